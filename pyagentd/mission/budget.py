@@ -152,10 +152,10 @@ def call_within(scope: Scope, what: str, function: Callable[..., Any], *args: An
     """Call a tool or model of a mission and await the result, at most until the mission's deadline.
 
     A coroutine is awaited on the event loop of the caller, and cancelled at the deadline. A function that ``blocks``
-    runs in a thread of its own, and is left behind there; unless the mission has no deadline and no event loop.
+    runs in a new thread, and is left behind there at the deadline; without deadline and event loop, in this thread.
 
     Raises:
-        TimeoutError: It was not done in time; ``LeftBehind`` if it still runs.
+        TimeoutError: It did not finish in time; ``LeftBehind`` if it still runs.
         ForeignExit: It tried to end the process, or was cancelled.
     """
     runtime = scope.runtime
@@ -177,6 +177,6 @@ def call_within(scope: Scope, what: str, function: Callable[..., Any], *args: An
 
 
 def may_block(function: Any, runtime: Runtime) -> bool:
-    """Return whether a call may block: of anything but a coroutine function that an event loop awaits."""
+    """Return whether a call may block: false only for a coroutine function that an event loop awaits."""
     is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
     return runtime.wait_for is run_here or not is_async

@@ -213,24 +213,24 @@ def delegate(
     **options: Unpack[DelegateOptions],
 ) -> Step[Any]: ...
 def delegate(prompt: str, *, llm: ModelLike, **options: Any) -> Step[Any]:
-    """Have a model fulfil ``prompt`` by writing programs, and return how that ended.
+    """Run a mission, in which a model fulfils ``prompt`` by writing programs, and return its step.
 
     Args:
         prompt: The mission; ``{{name}}`` stands for a value of the context.
-        llm: The callback, or the name of a model in the registry. It gets a ``Request`` and gives text or
-            ``{"content", "tokens", "cost_usd"}``; whatever it raises is a failure that is retried.
+        llm: The callback, or the name of a model in the registry. It gets a ``Request`` and returns text or
+            ``{"content", "tokens", "cost_usd"}``; any exception that it raises is a failure that is retried.
         signature: The contract: ``"(query :string) -> {count :int, _ids [:int]}"``; a dataclass, ``TypedDict`` or
-            pydantic model, of which the result is an instance then; or None for any result.
-        tools: What programs can call: a list of functions, or a dict by name.
-        context: What programs find in ``ctx/``: a dict, an instance with fields, or a ``Step``, which passes on its
-            value and signature.
-        limits: What the mission may use.
+            pydantic model, and the result is then an instance of it; or None for any result.
+        tools: The tools that programs can call: a list of functions, or a dict by name.
+        context: The values of ``ctx/`` in programs: a dict, an instance with fields, or a ``Step``, which passes on
+            its value and signature.
+        limits: The limits of the mission.
         options: Single limits, by the names in ``Limits`` or as the specification's ``timeout_ms`` and
             ``mission_timeout_ms``, and:
 
             - tool_catalog: Tools that the model is shown for planning and cannot call.
             - context_signature: The types of the context.
-            - memory: What programs find in ``memory/``.
+            - memory: The values of ``memory/`` at the start.
             - prompt_limit: How much of a large value is shown to the model.
             - llm_retry: When a failing callback is called again.
             - signature_validation: ``enabled``; ``warn_only``; ``disabled``; ``strict``, which also refuses
@@ -337,7 +337,7 @@ class Compiled:
     signature: str | None = None  # what they return
 
     def __call__(self, context: Any = None, **options: Any) -> Step[Any]:
-        """Run them over ``context``; ``options`` are those of ``delegate``, ``tools`` above all."""
+        """Run the programs over ``context``; ``options`` are those of ``delegate``, most of all ``tools``."""
         arguments = {"signature": self.signature, "max_turns": len(self.programs), **options}
         left = iter(self.programs)
 
@@ -368,7 +368,7 @@ def compiled(step: Step[Any]) -> Compiled:
 
 @dataclass(frozen=True, init=False)
 class Mission(Generic[T]):
-    """A mission to run as often as one likes: the arguments of ``delegate``, of which ``llm`` can be given later."""
+    """A reusable mission: the arguments of ``delegate``, of which ``llm`` can be given later."""
 
     prompt: str
     options: Mapping[str, Any]
@@ -397,16 +397,16 @@ class Mission(Generic[T]):
         object.__setattr__(self, "options", options)
 
     def run(self, context: Context | None = None, **more: Any) -> Step[T]:
-        """Run it.
+        """Run the mission.
 
         Args:
-            context: Its data, instead of what it was made with.
+            context: Replaces the context that the mission was made with.
             more: Further arguments of ``delegate``, which take precedence.
         """
         return cast("Step[T]", delegate(self.prompt, **self._context_values(context, more)))
 
     async def arun(self, context: Context | None = None, **more: Any) -> Step[T]:
-        """Run it without blocking the event loop; see ``run``."""
+        """Run the mission without blocking the event loop; see ``run``."""
         return cast("Step[T]", await adelegate(self.prompt, **self._context_values(context, more)))
 
     def map(
@@ -417,13 +417,13 @@ class Mission(Generic[T]):
         executor: Executor | None = None,
         **more: Any,
     ) -> list[Step[T]]:
-        """Run it for each item, several at a time, and return the steps in order, failed ones included.
+        """Run the mission for each item, several at a time, and return the steps in order, failed ones included.
 
         Args:
-            items: The contexts; where the mission has one parameter, or else one placeholder, its values.
+            items: The contexts; or, for a mission with one parameter (or else one placeholder), values of that.
             max_concurrency: The largest number that run at once.
-            executor: Runs them; None creates a thread pool for this call. To other processes, what the mission is
-                made with must be picklable. ``over.run_over`` writes the results as they come, and can be resumed.
+            executor: Runs them; None creates a thread pool for this call. For a process pool, the mission's arguments
+                must be picklable. ``over.run_over`` writes the results as they come, and can be resumed.
             more: Further arguments of ``delegate`` for all of them.
         """
         missions = [self._for_item(each, more) for each in items]
@@ -432,11 +432,11 @@ class Mission(Generic[T]):
     async def amap(
         self, items: Iterable[object], *, max_concurrency: int = MAX_CONCURRENCY, **more: Any
     ) -> list[Step[T]]:
-        """Do as ``map``, without blocking the event loop."""
+        """Run the mission for each item without blocking the event loop; see ``map``."""
         return await gather([self._for_item(each, more) for each in items], max_concurrency=max_concurrency)
 
     def as_tool(self, name: str | None = None, description: str | None = None) -> LLMTool:
-        """Return it as a tool of other missions; called as a function it returns the value.
+        """Return the mission as a tool of other missions; called as a function, the tool returns the value.
 
         Args:
             name: Its name in ``tools=[…]``; not needed where tools are given by name.
@@ -464,7 +464,7 @@ class Mission(Generic[T]):
         return {"llm": None, **given}
 
     def _parameters(self) -> list[str]:
-        """Return the names of its arguments: of its parameters, or of the placeholders in its prompt."""
+        """Return the names of the signature's parameters, or else of the placeholders in the prompt."""
         declared = self.options.get("signature")
         params = signatures.parse(declared).params if declared is not None else ()
         names = [each.name for each in params] or [each.split(".")[0] for each in template.placeholders(self.prompt)]
@@ -534,7 +534,7 @@ def gather_sync(
     todo = _as_missions(missions, common)
     limit = _check_limit(max_concurrency)
     if executor is not None and type(executor).__module__.startswith("distributed."):
-        # It never tells of a result that was lost with its worker while it was fetched.
+        # Dask's executor never reports a result that was lost with its worker while it was fetched.
         raise UserError(
             "Dask's own executor can wait for ever when a worker is lost",
             hint='pyagentd.mission.over.run_over(…, executor="dask://HOST:PORT") runs on a Dask cluster',

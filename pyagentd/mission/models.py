@@ -38,7 +38,7 @@ def cost_of(
         model: The provider's name of the model.
         tokens: A ``Usage``, or a map with "input" and "output".
         config: The configuration; None reads the user's, once per process.
-        backend: Who serves it, if that is known: prices differ, and the offline one costs nothing.
+        backend: The backend that serves it, if known: prices differ, and the offline one costs nothing.
     """
     if not isinstance(tokens, Usage):
         tokens = Usage(input=tokens.get("input", 0), output=tokens.get("output", 0))
@@ -123,8 +123,8 @@ async def ask(
 ) -> Answer:
     """Send one request of a mission to ``backend`` and return the answer with its usage and cost.
 
-    Its connections belong to the running loop. Of ``options``, ``max_tokens`` and ``temperature`` count; of prices,
-    those that the user states for the backend of the name ``seller``.
+    The backend's connections belong to the running loop. Only ``max_tokens`` and ``temperature`` of ``options`` are
+    used. The cost is at the prices of the backend named ``seller``.
 
     Raises:
         LLMError: The provider refused, cannot be reached, or cut the answer off.

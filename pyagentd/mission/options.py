@@ -1,4 +1,4 @@
-"""What ``delegate`` is given: the types of its arguments, its options with their defaults, a model's callback."""
+"""The arguments of ``delegate``: their types, the options with their defaults, the protocol of an LLM callback."""
 
 import math
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -93,7 +93,7 @@ _Described: TypeAlias = "tuple[_Function, _Contract | ToolOptions] | tuple[_Func
 _Function: TypeAlias = Callable[..., Any]
 ToolLike: TypeAlias = "_Function | _Described | Tool | LLMTool | Mapping[str, Any]"
 Tools: TypeAlias = Sequence["ToolLike"] | Mapping[str, "ToolLike"]
-"""Functions and other tools; by name, where they have none of their own."""
+"""Functions and other tools; a dict by name for tools without a name."""
 
 
 class DataclassInstance(Protocol):
@@ -123,7 +123,7 @@ class LLMError(Exception):
         reason: The name that ``retryable_errors`` can list: ``rate_limit``, ``timeout``, ``server_error``,
             ``client_error``, ``config_error``, or any other.
         message: What happened.
-        final: Whether not to retry, whatever ``retryable_errors`` says.
+        final: Whether never to retry, whatever ``retryable_errors`` says.
     """
 
     def __init__(self, reason: str, message: str = "", *, final: bool = False) -> None:
@@ -173,14 +173,14 @@ class Limits:
 
     Attributes:
         max_turns: The number of answers of the model after which the mission has failed.
-        timeout_s: The computing time of one program; what it waits for tools does not count.
-        mission_timeout_s: The time of the mission, whatever it waits for; None for no limit of its own. A child has
-            what is left of its parent's at most. An async tool or model that still runs then is cancelled, a blocking
-            one left behind in its thread.
+        timeout_s: The computing time of one program; waiting for tools does not count.
+        mission_timeout_s: The wall time of the mission; None for no own limit. A child has at most the time left to
+            its parent. An async tool or model that still runs at the deadline is cancelled, a blocking one is left
+            behind in its thread.
         tool_time_counts: Whether the time inside tools counts against ``timeout_s`` too.
         parallel: How many tool calls of one program run at a time.
-        tree_turns: The turns of the mission and its children together; of a child, its parent's counts.
-        max_depth: How deep missions nest; of a child, its parent's counts.
+        tree_turns: The turns of the mission and its children together; a child uses its parent's.
+        max_depth: How deep missions nest; a child uses its parent's.
         max_cost_usd: The cost of the mission with its children, in US dollars.
         max_consecutive_failures: The number of failed turns in a row after which the mission fails.
         memory_bytes: The size of ``memory/``.

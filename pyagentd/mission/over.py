@@ -1,8 +1,8 @@
-"""A mission over many items, on any ``concurrent.futures.Executor``: a row of JSON for each, written as it comes.
+"""Run a mission over many items on any ``concurrent.futures.Executor``; each result is written as a row of JSON.
 
-A file that has rows already is gone on with. What is lost with a worker is run again, by another one; a mission
-that fails is a row, and ends nothing. Mission and item travel to the workers, keys never do: a model takes its key
-from the environment of the process that asks it.
+A run can continue a file that has rows already. An item whose worker was lost is run again by another; a failed
+mission is a row and does not end the run. Mission and item are sent to the workers, API keys never are: a model reads
+its key from the environment of the process that calls it.
 """
 
 import fcntl
@@ -43,7 +43,7 @@ from pyagentd.mission.firewall import public
 from pyagentd.mission.runtime import Event, error_text
 
 ATTEMPTS = 4
-"""How often an item is tried that is lost with its worker."""
+"""How often an item is tried when its workers are lost."""
 THREADS = 8
 _PER_THREAD = 8  # items that a worker of Dask has waiting, so that it never waits itself
 _LOST = {"BrokenExecutor", "CancelledError", "KilledWorker", "CommClosedError", "LostRunner", "_BegunBefore"}
@@ -65,7 +65,7 @@ class Row:
     usage: Mapping[str, float] = field(default_factory=dict)
 
     def to_json(self) -> str:
-        """Return it as a line of the file."""
+        """Return the row as a line of the file."""
         return json.dumps({each.name: getattr(self, each.name) for each in fields(self)}, ensure_ascii=False)
 
 
@@ -106,7 +106,7 @@ def import_tool(name: str) -> Callable[..., Any]:
     """Return the function ``MODULE:NAME``.
 
     Raises:
-        UserError: There is none.
+        UserError: There is no such function.
     """
     module, colon, function = name.partition(":")
     try:
@@ -130,7 +130,7 @@ class _Reply:
 
 
 def run_item(mission: Mission[Any], item: Any) -> _Reply:
-    """Run a mission for one item, in a worker; tools that are texts are imported here."""
+    """Run a mission for one item, in a worker; tools given as ``MODULE:NAME`` are imported here."""
     throttled = 0
     heard = mission.options.get("telemetry")
 
@@ -169,9 +169,9 @@ def _plain(value: object) -> object:
 
 
 class _Window:
-    """How many items are in flight: fewer when the provider's rate limit refuses, then more again, one by one.
+    """The number of items in flight: halved when the provider's rate limit refuses, then raised again gradually.
 
-    It is one for all workers, so that those who were not refused slow down as well.
+    All workers share it, so that those that were not refused slow down as well.
     """
 
     def __init__(self, most: int) -> None:
@@ -183,12 +183,12 @@ class _Window:
 
     @property
     def is_shut(self) -> bool:
-        """Whether the rate limit has let no item through for so long that waiting is of no use."""
+        """Whether the rate limit has let no item through for so long that waiting is pointless."""
         return self._pauses >= _MOST_PAUSES
 
     @property
     def rest_s(self) -> float:
-        """How long nothing is to be sent."""
+        """Seconds until the next item may be sent."""
         return max(0.0, self._until - time.monotonic())
 
     def note(self, throttled: int, *, refused: bool) -> None:
@@ -204,7 +204,7 @@ class _Window:
 
 
 class Workers:
-    """Where items run, ``most`` at a time: an executor that is made anew where all its workers were lost."""
+    """Runs items in an executor, ``most`` at a time; an executor that lost its workers is replaced by a new one."""
 
     def __init__(self, make: Callable[[], Executor], most: int, *, owned: bool = True) -> None:
         self._make, self.most, self._owned = make, most, owned
@@ -215,7 +215,7 @@ class Workers:
         """Return workers for ``threads``, ``processes``, ``dask://HOST:PORT``, or an executor.
 
         Args:
-            executor: One of them; what is given is not closed.
+            executor: One of them; an executor object is not closed.
             most: How many items are in flight; None: as many as there are workers, and some more with Dask.
 
         Raises:
@@ -234,7 +234,7 @@ class Workers:
             case "processes":
                 number = most or os.cpu_count() or 1
                 spawn = get_context("spawn")  # a fork would have the locks of our threads
-                # Ctrl-C goes to all processes of a terminal; what a worker has begun is paid for.
+                # Workers ignore Ctrl-C, which goes to all processes of a terminal: begun items are already paid for.
                 deaf = (signal.signal, (signal.SIGINT, signal.SIG_IGN))
                 return cls(partial(ProcessPoolExecutor, number, spawn, *deaf), number)
             case str() if executor.startswith("dask://"):
@@ -251,7 +251,7 @@ class Workers:
         raise UserError(f"There is no executor {executor!r}", hint="threads, processes or dask://HOST:PORT")
 
     def submit(self, mission: Mission[Any], item: Any) -> "Future[_Reply]":
-        """Have an item run."""
+        """Submit an item to a worker."""
         if self._executor is None:
             self._executor = self._make()
         try:
@@ -271,7 +271,7 @@ class _BegunBefore(Exception):
 
 
 class _DaskReply(Future[_Reply]):
-    """The reply to an item; what a worker has begun is not cancelled: it is paid for."""
+    """The reply to an item; an item that a worker has begun cannot be cancelled: it is already paid for."""
 
     def __init__(self, has_begun: Callable[[], bool]) -> None:
         super().__init__()
@@ -285,9 +285,9 @@ class _DaskReply(Future[_Reply]):
 class _DaskWorkers(Workers):
     """Workers of a Dask cluster; an item is begun only once.
 
-    By itself Dask runs again whatever a lost worker held, results included that have arrived here and are written.
-    So each submission has a mark at the scheduler: who finds it set does not run, and whether the item has a row is
-    decided here.
+    By default Dask repeats every item that a lost worker held, even those whose results have arrived here and are
+    written. So each submission has a mark at the scheduler: a worker that finds it set does not run the item, and
+    this process decides whether to submit it again.
     """
 
     def __init__(self, client: Any, most: int | None, *, owned: bool = True) -> None:
@@ -298,7 +298,7 @@ class _DaskWorkers(Workers):
 
     def submit(self, mission: Mission[Any], item: Any) -> "Future[_Reply]":
         mark = [*self._marks, str(next(self._number))]
-        # Dask's own executor never tells of a result that was lost with its worker while it was fetched.
+        # Dask's own executor never reports a result that was lost with its worker while it was fetched.
         asked = self._client.submit(_begin_once, mark, mission, item, pure=False)
         done = _DaskReply(lambda: self._client.get_metadata(mark, None) is not None)
         done.add_done_callback(lambda each: asked.cancel() if each.cancelled() else None)
@@ -321,7 +321,7 @@ def _pass_on(done: "Future[_Reply]", asked: Any) -> None:
 
 
 def _begin_once(mark: list[str], mission: Mission[Any], item: Any) -> _Reply:
-    """Run a mission for one item in a worker of Dask, unless ``mark`` says that this has begun before."""
+    """Run a mission for one item in a worker of Dask, unless ``mark`` shows that it was begun before."""
     from distributed import get_client  # here is where it is installed
 
     client: Any = get_client()
@@ -358,18 +358,18 @@ def run_over(
     """Run ``mission`` for each item and write a row for each to ``output``, JSONL.
 
     Args:
-        mission: With its model, tools and limits, which are those of one item. A tool may be "MODULE:FUNCTION".
-        items: Values that JSON can have: contexts, or values of the mission's only parameter.
-        output: The file; nobody else may write it meanwhile.
+        mission: The mission with its model and tools; its limits apply to each item. A tool may be "MODULE:FUNCTION".
+        items: JSON values: contexts, or values of the mission's only parameter.
+        output: The file; it is locked against other processes.
         executor: ``threads``, ``processes``, ``dask://HOST:PORT`` or any executor.
-        resume: Go on with a file that has rows; without it such a file is an error.
-        ordered: Write rows in the order of the items, and not as they come.
+        resume: Continue a file that has rows; without it such a file is an error.
+        ordered: Write rows in the order of the items, not as they finish.
         max_concurrency: How many items are in flight.
-        max_cost_usd: Of the whole, those included whose rows are there; no item begins beyond it.
+        max_cost_usd: The limit for the whole file, earlier rows included; no item begins beyond it.
         progress: Called after each row, and once before.
 
     Raises:
-        UserError: The file, an item or the executor is of no use; nothing was begun.
+        UserError: The file, an item or the executor cannot be used; nothing was begun.
     """
     for number, item in enumerate(items, 1):
         try:
@@ -413,7 +413,7 @@ def run_over(
 
 @dataclass(slots=True)
 class _Loop:
-    """Hands items to workers, and back those that were lost."""
+    """Submits items to workers, and again those that were lost."""
 
     _mission: Mission[Any]
     _items: Sequence[Any]
@@ -433,7 +433,7 @@ class _Loop:
     stopped: str = ""
 
     def rows(self) -> Iterator[Row]:
-        """Yield the rows as they come."""
+        """Yield the rows as items finish."""
         while self._todo or self._running:
             self._submit()
             if not self._running:
@@ -447,7 +447,7 @@ class _Loop:
                     yield row
 
     def rest(self) -> Iterator[Row]:
-        """Begin nothing more; yield the rows of what is running as they come: they are paid for."""
+        """Submit no more; yield the rows of the running items as they finish, since they are already paid for."""
         running = {future: number for future, number in self._running.items() if not future.cancel()}
         for future in as_completed(running):
             if future.exception() is None and (row := self._row(running[future], future)) is not None:
@@ -479,7 +479,7 @@ class _Loop:
             raise
         except BaseException as error:  # the worker is gone, or item and mission cannot travel
             self._losses[number] += 1
-            # Whether a worker was lost, rather than the item at fault.
+            # A lost worker, not a fault of the item?
             kinds = {each.__name__ for each in type(error).__mro__}
             is_lost = isinstance(error, OSError | CancelledError) or bool(kinds & _LOST)
             if self._losses[number] < ATTEMPTS and is_lost:
@@ -509,7 +509,7 @@ class _Loop:
 
 
 class _Writer:
-    """Writes rows as they come, or in the order of ``order``."""
+    """Writes rows as they are added, or in the order of ``order``."""
 
     def __init__(self, file: IO[bytes], order: Sequence[int] | None) -> None:
         self._file = file
@@ -527,7 +527,7 @@ class _Writer:
         self._write(ready)
 
     def flush(self) -> None:
-        """Write the rows that wait for missing ones."""
+        """Write the rows that still wait for earlier ones."""
         self._write([self._kept[number] for number in sorted(self._kept)])
         self._kept.clear()
 
@@ -539,10 +539,10 @@ class _Writer:
 
 @contextmanager
 def _open_output(output: Path, *, resume: bool) -> Iterator[tuple[IO[bytes], dict[str, dict[str, Any]]]]:
-    """Open the file of rows, locked; yield it with the rows that are there, by key. A torn last line is taken off.
+    """Open and lock the file of rows; yield it and its rows by key. An incomplete last line is removed.
 
     Raises:
-        UserError: It has rows and is not to be gone on with, is no such file, or another process writes it.
+        UserError: It has rows without ``resume``, is not a file of rows, or another process writes it.
     """
     if output.exists() and not output.is_file():  # a pipe, the terminal: there is no reading what it has
         raise UserError(f"{output} is not a regular file", hint="Give one that --resume can go on with")

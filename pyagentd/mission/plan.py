@@ -1,4 +1,4 @@
-"""Plans: ``make_plan`` has a mission write the steps of a plan, ``run_plan`` runs them.
+"""Plans: ``make_plan`` runs a mission that writes a plan, ``run_plan`` runs the steps of the plan.
 
 A plan is a value; its steps contain their status and result, so a saved plan continues where it stopped. A step calls
 a tool, delegates a prompt, or runs a program. It can use the results of the steps it needs: in arguments and prompts
@@ -291,7 +291,7 @@ def run_plan(
         tools: The tools that its steps may call.
         save_to: A file to which the plan is written before and after each step.
         on_step: Called with each step when it starts and when it ends.
-        options: Of ``delegate``, for the steps that are prompts: ``llm`` above all.
+        options: Options of ``delegate`` for the steps with prompts, most of all ``llm``.
 
     Raises:
         PlanError: A step names a tool that does not exist; nothing was run.
@@ -431,7 +431,7 @@ def create_plan(catalog: Mapping[str, Any]) -> Tool:
 
 
 def make_plan(prompt: str, *, tool_catalog: Mapping[str, Any], llm: Any, **options: Any) -> Step[Any]:
-    """Have a model write a plan and return the mission's step; ``Plan.of(step)`` is the plan.
+    """Run a mission that writes a plan and return its step; ``Plan.of(step)`` is the plan.
 
     Args:
         prompt: The task.

@@ -1,7 +1,7 @@
 """The services that a mission uses: clock, sleeping, telemetry, cancellation, the caller's event loop; foreign code.
 
-All of them are fields of ``Runtime``, so a test can pass a clock that stands still, and coroutines of a caller with
-an event loop are awaited on that loop.
+The services are fields of ``Runtime``, so a test can pass a fake clock, and coroutines of a caller with an event loop
+are awaited on that loop.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ class Event:
         name: ``mission_start``, ``mission_stop``, ``turn_start``, ``turn_stop``, ``program_start`` in between, and
             ``llm_`` and ``tool_`` with ``start``, ``stop`` and ``exception``.
         span_id: The same for a start and its stop; of a program it is its turn's.
-        parent_span_id: Of the span around; None for a mission that nothing delegated.
+        parent_span_id: The id of the enclosing span; None for a mission without a parent.
         at_ms: Milliseconds since the epoch.
         measurements: Numbers: ``duration_ms``, ``turns``, ``input_tokens``…
         metadata: The rest; values of tools and turns are not redacted.
@@ -67,7 +67,7 @@ def new_span() -> str:
 
 # Calling foreign code: tools and LLM callbacks.
 #
-# ``SystemExit`` (``sys.exit`` in a function made for a command line) and a ``CancelledError`` that nobody asked for
+# ``SystemExit`` (``sys.exit`` in a function made for a command line) and a ``CancelledError`` without a cancellation
 # become ordinary exceptions here; otherwise they would end the event loop of the whole daemon. ``KeyboardInterrupt``
 # is let through.
 
@@ -93,13 +93,13 @@ def call_foreign(function: Callable[..., Any], *args: Any) -> Any:
 
 
 GRACE_S: Final = 0.1
-"""How long a call at its deadline still has to tidy up, before it is left behind."""
+"""Seconds that a call at its deadline has to clean up, before it is left behind."""
 
 CHILD_GRACE_S: Final = 1.0
-"""How long one in which child missions are running has: these end by themselves, and their steps are recorded."""
+"""The same for a call in which child missions run: these end by themselves, and their steps are recorded."""
 
 _POLL_S: Final = (0.05, 0.25)
-"""How soon one who waits notices that it was cancelled: at first, and after it has waited for a while."""
+"""Seconds between two checks for cancellation while waiting: at first, and after a while."""
 
 
 def _pauses() -> Iterator[float]:
@@ -114,7 +114,7 @@ class LeftBehind(TimeoutError):
 
     Args:
         what: What was called, such as ``the tool "search"``.
-        thread: The name of the thread in which it goes on.
+        thread: The name of the thread in which it still runs.
     """
 
     def __init__(self, what: str, thread: str) -> None:
@@ -132,7 +132,7 @@ def call_until(
     ``has_children`` returns whether child missions are running in it.
 
     Raises:
-        LeftBehind: It was not done in time, or the mission was cancelled.
+        LeftBehind: It did not finish in time, or the mission was cancelled.
     """
     name = f"{what} {next(_numbers)}"
     done = _in_thread(function, name)
@@ -211,7 +211,7 @@ class Bridge:
         return self._result(asyncio.run_coroutine_threadsafe(_within(awaitable, seconds), self._loop), ends=True)
 
     def on_loop(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return ``function`` so that it is called on the loop, from the mission's thread."""
+        """Return a function for the mission's thread that calls ``function`` on the loop."""
 
         async def on_loop(args: tuple[Any, ...]) -> Any:
             return function(*args)

@@ -201,7 +201,7 @@ _WRITTEN: Mapping[type, Mapping[str, str]] = {
     Step: {"lisp_value": "", "lisp_context": ""},
     Fail: {},
 }
-"""The names in JSON of fields that have another one there, "" of those that are left out."""
+"""The names in JSON of fields that are called differently there; "" leaves a field out."""
 
 
 def _written(of: type) -> Iterator[tuple[str, str]]:

@@ -98,7 +98,7 @@ class Signature:
         return coerce(Map(self.params), args, strict=strict)
 
     def instance(self, value: Any) -> tuple[Any, tuple[Problem, ...]]:
-        """Return plain Python ``value`` as an instance of the Python type, or as it is; and why it cannot be one."""
+        """Return plain Python ``value`` as an instance of the Python type, or unchanged with the problems."""
         if self.python is None:
             return value, ()
         try:

@@ -13,7 +13,7 @@ Literal, Enum                                   ``[:enum …]``
 anything else                                   ``:any``
 ==============================================  ==========================
 
-Models inside models go three deep, then they are ``:map``; so a model may contain itself.
+Nested models are expanded three levels deep, deeper ones are ``:map``; so a model may contain itself.
 """
 
 import collections.abc
@@ -257,7 +257,7 @@ def construct(hint: Any, value: Any) -> Any:
     """Return ``value`` converted to the type of ``hint``.
 
     Raises:
-        ValueError: It cannot be one: an unknown member of an enum, no ISO date, what a model rejects.
+        ValueError: It cannot be converted: an unknown member of an enum, not an ISO date, rejected by a model.
         TypeError: A field of a dataclass is missing.
     """
     if value is None or hint is Any:
@@ -303,7 +303,7 @@ def _collection(kind: Any, of: tuple[Any, ...], value: Any) -> Any:
 
 
 def construction_problems(error: Exception) -> list[tuple[str, str]]:
-    """Return where and why an instance was refused; pydantic says it by field."""
+    """Return the paths and messages of a failed construction; pydantic reports them by field."""
     if callable(found := getattr(error, "errors", None)):
         return [(".".join(map(str, each["loc"])), each["msg"]) for each in found()]
     return [("", str(error) or type(error).__name__)]

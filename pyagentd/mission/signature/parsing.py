@@ -161,7 +161,7 @@ class _Reader:
             raise self._error(
                 f"brackets are nested more than {MAX_DEPTH} deep", at, "Use :map or :any for deep values"
             )
-        # The forms inside come later; until then this one holds the place.
+        # A placeholder, replaced when the bracket is closed.
         self._add(_BRACKETS[self._text[at]], (), at)
         self._open.append(at)
         self._inside.append([])
@@ -536,7 +536,7 @@ def parts_of(forms: Sequence[Form]) -> tuple[tuple[Field, ...], Type]:
     """Return the parameters and the result type in the ``forms`` of a whole signature.
 
     Raises:
-        SignatureError: They are no signature.
+        SignatureError: They are not a signature.
     """
     match forms:
         case []:

@@ -16,8 +16,8 @@ wanted        taken instead
 
 Coercion keeps only the named fields of a map, under the keys they came with. nil is never converted.
 
-Messages contain no value, only types, field names and what the signature itself says, so anybody may read them.
-Values of fields that begin with ``_`` must not reach a model; keys that are data below such a field are hidden too.
+Messages contain no values, only types, field names and text of the signature, so they reveal no private data: values
+of fields that begin with ``_`` must not reach a model. Keys that are data below such a field are hidden too.
 """
 
 import json
@@ -64,8 +64,8 @@ class Problem:
     """A part of a value that does not fit, or a warning about one that was converted.
 
     Attributes:
-        path: Where, as ``results[0].customer.id``; "" is the value itself.
-        message: What, as ``expected int, got string``.
+        path: The place, such as ``results[0].customer.id``; "" is the value itself.
+        message: The problem, such as ``expected int, got string``.
         keys: The path as its parts.
     """
 
@@ -121,8 +121,8 @@ class _Note:
 class _Walk:
     """One walk over a value and its type.
 
-    Two values stand for another type without conversion: an int for ``:float``, as ``(= 1 1.0)`` holds, and a string
-    for ``:keyword``, for that is what a keyword is once it has left the language.
+    Two kinds of values fit another type without conversion: an int fits ``:float``, since ``(= 1 1.0)`` is true, and
+    a string fits ``:keyword``, since keywords become strings outside the language.
     """
 
     strict: bool = False  # fields that are not declared are problems
@@ -302,7 +302,7 @@ class _Walk:
         if self.converts:
             if fits(of, value, exact=True):
                 return value
-            # What fits already stays what it is: "42" in `[:or :int :string]` is a string.
+            # A value that fits one choice exactly is not converted: "42" in `[:or :int :string]` is a string.
             choices = tuple(sorted(choices, key=lambda one: not fits(one, value)))
         inside: _Walk | None = None
         for one in choices:
@@ -311,7 +311,7 @@ class _Walk:
             if not tried.problems:
                 self.join(tried)
                 return made
-            # The choice whose kind fits says best what is wrong: something inside.
+            # Report the choice whose kind fits: its problem, inside the value, is the most specific.
             if inside is None and all(note.steps for note in tried.notes):
                 inside = tried
         if self.converts:
@@ -329,7 +329,7 @@ class _Walk:
         made = value
         for part in of.all_of:
             made = tried.visit(part, made)
-            # What follows assumes what comes before: `[:and :int [:> 0]]`.
+            # Later parts assume that the earlier ones fit: `[:and :int [:> 0]]`.
             if made is _FAILED or (tried.problems and not self.converts):
                 break
         else:
