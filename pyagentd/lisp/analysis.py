@@ -390,7 +390,7 @@ _NO_JAVA: Final = "There are no Java classes and methods: write (upper-case s), 
 
 
 class AnalysedForm(Form):
-    """A node in place of a form: an argument that has been analysed already."""
+    """An argument that has been analysed already, passed in place of its form."""
 
     __slots__ = ("node",)
 
@@ -496,7 +496,7 @@ class Analysis:
         return self._fail_unknown(form, scope)
 
     def _full_name(self, name: str) -> str:
-        """Return the name of a builtin with its namespace's own name, where ``require`` gave it another."""
+        """Return the name of a builtin with an alias of its namespace, given by ``require``, resolved."""
         space, slash, short = name.partition("/")
         return f"{self.spaces[space]}/{short}" if slash and space in self.spaces else name
 

@@ -561,7 +561,7 @@ def modified_variable(node: Node, owned: Owned) -> Var | None:
 
 
 def ends_in_change(node: Node, owned: Owned) -> bool:
-    """Return whether the value of a node may be that of an in-place update."""
+    """Return whether the value of a node may come from an in-place update."""
     if isinstance(node, If):
         return ends_in_change(node.then, owned) or ends_in_change(node.otherwise, owned)
     if isinstance(node, Let):
@@ -639,7 +639,7 @@ def _plain_key(node: Node) -> bool:
 
 
 def _is_display(node: Make) -> bool:
-    """Return whether a Python display makes the collection: a vector, or a map with constant keys."""
+    """Return whether a Python display can make the collection: a vector, or a map with constant keys."""
     return node.kind == "vector" or (node.kind == "map" and all(map(_plain_key, node.items[::2])))
 
 
@@ -859,7 +859,7 @@ class Emitter(Operations):
     ) -> InPlaceCall | None:
         """Return ``(update var key inc)`` or ``(update-in var [key …] (fnil + 0) number)``, None for other functions.
 
-        Written out for a number that is there.
+        Inlined for an existing number.
         """
         function, more = node.args[2], args[2:]
         if isinstance(function, Invoke) and function.name == "fnil" and len(function.args) == 2:
@@ -914,7 +914,7 @@ class Emitter(Operations):
         held = 0
 
         def hold(at: int, p: Place) -> None:
-            """Have what was made so far evaluated before the statements of the block from ``at``."""
+            """Store the expressions so far in variables, before the statements of the block from ``at``."""
             nonlocal held
             names: list[ast.stmt] = []
             for index in range(held, len(made)):
@@ -1262,7 +1262,7 @@ class Emitter(Operations):
                 assert isinstance(arg.args[0], Local)
                 values[index] = self.modifying_call(arg, arg.args[0].var, p)
         self.block.append(assign_all(names, values, p))
-        # So that each value has one reference, not two.
+        # Clear the temporaries, so that each value has one reference, not two.
         self.block.extend(assign(name, const(None, p), p) for name in held)
 
     def _owned_by_each(self, node: Recur, owned: Owned) -> list[Owned]:

@@ -75,7 +75,7 @@ class Bindings:
         return Let(self.pairs, body, start) if self.pairs else body
 
     def bind(self, pattern: Form, value: Node, *, rest: bool = False) -> None:
-        """Bind ``pattern`` to ``value``; a vector pattern for the ``rest`` of arguments takes what there is."""
+        """Bind ``pattern`` to ``value``; a vector pattern for the ``rest`` of arguments accepts any number."""
         if isinstance(pattern, Symbol):
             name = simple_name(self.analysis, pattern)
             self.names[name] = self.hold(value, pattern.start, name).var

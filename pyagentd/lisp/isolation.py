@@ -310,7 +310,7 @@ def run(
 
 
 class _Timeout:
-    """When the caller stops waiting for a child, whatever the child does."""
+    """The deadline at which the caller stops waiting for a child, whatever the child does."""
 
     def __init__(self, limits: Limits, cancelled: Callable[[], bool] | None) -> None:
         self._limits = limits
@@ -462,7 +462,7 @@ ADDRESS_SPACE: Final = 512 * 1024 * 1024
 """Bytes a child may map beyond what the fork server has mapped."""
 
 GRACE_S: Final = 0.25
-"""How long after its timeout a program may go on, so that it can report itself which limit it hit."""
+"""Seconds that a program may run beyond its timeout, to report which limit it hit."""
 
 
 def fork_children(control: int, compile: Compile) -> None:
@@ -590,8 +590,8 @@ def _serve(channel: Channel, compile: Compile) -> None:
 class _RemoteTools:
     """Asks the caller to call a tool; threads of the program may have several calls at a time.
 
-    While any of them runs, the wall clock stands still; what computes meanwhile is limited by the budget and the
-    CPU time.
+    While any of them runs, the wall clock is stopped; threads that compute meanwhile are limited by the budget and
+    the CPU time.
     """
 
     def __init__(self, channel: Channel, clock: _WallClock, limits: Limits) -> None:

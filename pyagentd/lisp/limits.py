@@ -31,7 +31,7 @@ class Limits:
         tool_calls: Tool calls in one run; None for no limit.
         memory_bytes: Size of the memory map after the run (``serialization.size``).
         tool_time_counts: Whether the time inside tools counts against ``timeout_ms`` too.
-        parallel: How many calls ``pmap`` and its like run at a time; 1 for one after another.
+        parallel: How many calls ``pmap`` and similar functions run at a time; 1 for one after another.
     """
 
     timeout_ms: int = 5000
@@ -50,7 +50,7 @@ DEFAULT_LIMITS = Limits()
 
 
 class Budget:
-    """The budget of one run, created when the run starts; ``cancelled`` is asked whenever the clock is read."""
+    """The budget of one run, created when the run starts; ``cancelled`` is called whenever the clock is read."""
 
     __slots__ = (
         "_cancelled",

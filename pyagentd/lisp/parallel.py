@@ -1,9 +1,9 @@
 """Parallel calls inside one program: ``pmap``, ``pcalls``, ``pvalues``, ``future`` and ``deref``.
 
-Tools overlap, computing does not: one thread of a run computes at a time, the one that holds its baton, and gives it
-away while it waits for a tool. So a program behaves as if it ran alone, its budget needs no locks, and time in which
-all of its threads wait is not computing time. Calls are recorded at their place in the program, not in the order in
-which they happen to end.
+Tools overlap, computing does not: only the thread that holds the run's baton computes, and it passes the baton on
+while it waits for a tool. So a program behaves as if it had one thread, its budget needs no locks, and time in which
+all of its threads wait is not computing time. Calls are recorded by their position in the program, not in the order
+in which they end.
 """
 
 import threading
@@ -21,7 +21,7 @@ from pyagentd.lisp.limits import Budget
 _T = TypeVar("_T")
 
 Position = tuple[int, ...]
-"""Where in a program a call stands: the number of the call, and of the item and the call in it for parallel ones."""
+"""The position of a call in a run: its number; of a parallel one, also the numbers of the item and the call in it."""
 
 
 class OrderedRecords(Generic[_T]):
@@ -81,7 +81,7 @@ class Future:
 
 
 class Place:
-    """Where a thread of a run is: the prefix of its positions, and the calls so far."""
+    """The state of a thread of a run: the prefix of its positions, and the number of its calls so far."""
 
     __slots__ = ("calls", "group", "outer", "prefix", "threads")
 
@@ -103,7 +103,7 @@ _called: ContextVar[Position] = ContextVar("lisp_call", default=())
 
 
 def is_abandoned() -> bool:
-    """Return whether the parallel call that runs in this context has been given up, since another one failed."""
+    """Return whether the parallel call in this context is cancelled: its program ended, or another call failed."""
     place = _place.get()
     while place is not None:
         if place.threads.ended or (place.group is not None and place.group.failure is not None):
@@ -118,7 +118,7 @@ def running_call() -> Position:
 
 
 def run_as_call(threads: "Threads", position: Position, group: Group, function: Callable[[], None]) -> None:
-    """Run the call of a program in another process as if it stood at its position here."""
+    """Run the call of a program in another process at the position that it has in that program."""
     _place.set(Place(threads, position, group, _place.get()))
     _called.set(position)
     function()
@@ -128,7 +128,7 @@ _early: "SimpleQueue[Callable[[], None]] | None" = None
 
 
 def start_early(count: int) -> None:
-    """Start the threads of all later runs now: for a process that may start none when a program runs in it."""
+    """Start the threads of all later runs now, for a process that may start none while it runs a program."""
     global _early
     _early = SimpleQueue()
     for number in range(count):

@@ -1,4 +1,4 @@
-"""What exists while a program runs: the ``Run`` and the functions that compiled code calls.
+"""The runtime: the ``Run``, and the functions that compiled code calls.
 
 A ``Run`` holds what one run reads and changes: ``ctx/``, ``memory/``, the tools and the budget.
 The compiler turns each special form into Python that calls the functions here; they take the run first, except
@@ -344,7 +344,7 @@ class NextArguments(tuple[Any, ...]):
 
 
 def stage(run: Run, function: Callable[..., list[Value]], *args: Value) -> Stage:
-    """Return the stage of a pipeline that a builtin is without its collection."""
+    """Return the pipeline stage for a call of a builtin without its collection."""
     return Stage(function, run.budget, *args)
 
 

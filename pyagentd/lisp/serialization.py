@@ -108,7 +108,7 @@ def number(value: float) -> str:
 
 _COLLECTIONS = frozenset({list, dict, LispSet})
 _SHORT = 64
-"""The largest number of characters of a map key that are not counted."""
+"""Characters up to which the map keys of a level are not counted."""
 
 
 def check_extent(value: Value, limits: Limits) -> tuple[int, int]:

@@ -80,7 +80,7 @@ _QUOTE_OR_ESCAPE: Final = re.compile(r'(\\.)|"', re.DOTALL)
 class Pattern:
     """A regular expression, ``#"[0-9]+"``; two with the same text are equal.
 
-    A quote in the text has a backslash, which the engine takes for the quote: so it reads as it prints.
+    A quote in the text is kept with a backslash, which the engine accepts, so that a printed pattern can be read.
     """
 
     __slots__ = ("matcher", "text")
@@ -358,7 +358,7 @@ def compare(one: Value, other: Value, budget: Budget | None = None, depth: int =
 def in_order(keys: Iterable[Key], budget: Budget | None = None) -> list[Key]:
     """Return keys sorted: nil, booleans, numbers, keywords, strings, vectors, maps, sets, functions; never raises.
 
-    Keys that are collections are charged: what makes their order, and each comparison.
+    With collections among the keys, building the sort keys and each comparison are charged.
     """
     found = list(keys)
     kinds = set(map(type, found))
@@ -374,7 +374,7 @@ def in_order(keys: Iterable[Key], budget: Budget | None = None) -> list[Key]:
 
 
 class _Charged:
-    """The place of a key in the order, each comparison of which is charged."""
+    """A sort key that charges each comparison."""
 
     __slots__ = ("budget", "cost", "place")
 
@@ -387,7 +387,7 @@ class _Charged:
 
 
 def _order_key(key: Key, budget: Budget | None) -> tuple[Any, ...]:
-    """Return what compares as the key does in the order: the rank of its type, and what orders it there."""
+    """Return a sort key: the rank of the key's type, and a value that orders it within the type."""
     kind = type(key)
     if kind is tuple or kind is LispSet:
         if budget:
@@ -425,7 +425,7 @@ def members(items: LispSet, budget: Budget | None = None) -> list[Value]:
 def to_python(value: Value, made: dict[int, tuple[Value, Any]] | None = None, depth: int = 0) -> Any:
     """Return a value as plain Python: keywords and keys as their names, sets as sorted lists, functions as text.
 
-    What is shared in the value is shared in the result (``made``). A vector that is a key becomes a tuple.
+    Parts shared in the value are shared in the result (``made``). A vector that is a key becomes a tuple.
 
     Raises:
         LispError: ``memory_exceeded`` when it is nested too deeply.
@@ -599,7 +599,7 @@ _DATA: Final = _COLLECTIONS | {type(None), bool, int, float, str, Keyword, Patte
 
 
 WAIT: Final = "Wait for its value: (deref x), or @x."
-"""The hint where a future stands in place of its value."""
+"""The hint for a future that is used instead of its value."""
 
 
 def no_data(value: Value) -> LispError:
@@ -630,7 +630,7 @@ def _parts(value: Any) -> list[Any]:
     return [*map(from_key, value), *value.values()] if type(value) is dict else list(value)
 
 
-# Keyword and string keys of the same name, which are one key to a program where a map has only one of them.
+# A keyword and a string of the same name: both find the entry of a map that has only one of them as a key.
 
 
 def present_key(m: Any, key: Any, budget: Budget) -> Any:
@@ -672,7 +672,7 @@ def merge_maps(
 def merge_into(m: dict[Any, Any], entries: dict[Any, Any], budget: Budget) -> bool:
     """Add entries to a map that has no other references, as ``merge_maps`` does; return whether it was possible.
 
-    It is not when the entries have keywords and strings alike, where it matters what there is already.
+    It is not if the entries have both keyword and string keys: which spelling they get depends on the existing keys.
     """
     kinds = set(map(type, entries))
     if Keyword in kinds and str in kinds:

@@ -167,7 +167,7 @@ def value_at_path(path: Sequence[Any], value: Any, default: Any = None) -> Any:
 def as_keys(values: list[Any], budget: Budget) -> list[Any]:
     """Return the values in the form of map keys.
 
-    Large integers go the slow way, where they are made safe: Python's hash of integers can be aimed at.
+    Large integers take the slow path, which protects against collisions: Python's hash of integers is predictable.
     """
     kinds = set(map(type, values))
     if kinds <= _KEYS or (kinds <= _COUNTED and all(-_SMALL < each < _SMALL for each in values if type(each) is int)):
@@ -1021,7 +1021,7 @@ def without_repeats(found: list[Any], keys: list[Any], budget: Budget) -> list[A
     """Return the first item for each key."""
     budget.cells(len(found))
     budget.steps(len(found))
-    # Written backwards the first one stays; the order is restored by taking the keys forwards.
+    # Inserted backwards, the first item of each key wins; the keys in forward order restore the order.
     first = dict(zip(reversed(keys), reversed(found), strict=True))
     return [first[key] for key in dict.fromkeys(keys)]
 

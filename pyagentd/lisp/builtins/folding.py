@@ -80,7 +80,7 @@ def _sort_naturally(found: list[Any], keys: list[Any], budget: Budget, *, descen
 
 
 def in_natural_order(keys: list[Any], budget: Budget) -> list[Any]:
-    """Return the keys, none of them nil among others, in a form that Python orders as the language does."""
+    """Return the keys, which do not mix nil with others, in a form that Python orders as the language does."""
     kinds = set(map(type, keys))
     if kinds <= NUMBERS or (len(kinds) == 1 and kinds <= _PYTHONS_OWN):
         return keys
@@ -93,7 +93,7 @@ _PYTHONS_OWN: Final = frozenset({str, bool})
 
 
 def _comparator(op: str, comparator: Any, budget: Budget) -> Callable[[Any], Any]:
-    """Python's sort key for a function that says whether, or with a negative number that, a comes before b."""
+    """Return Python's sort key for a comparator: (f a b) is true, or a negative number, if a comes before b."""
     function = as_function(comparator, 2, op)
 
     def order(a: Any, b: Any) -> Any:
@@ -293,8 +293,8 @@ define: Final = Family("Reducing and testing")
 def reduce(budget: Budget, f: Any, init_or_coll: Any, coll: Any = MISSING) -> Any:
     """Combine the items: call f with the result so far and the next item. ``(reduced x)`` ends it early.
 
-    Without an initial value it starts with the first item; an empty collection results in what f returns without
-    arguments, or nil where it needs some.
+    Without an initial value it starts with the first item; the result for an empty collection is then (f), or nil if
+    f needs arguments.
 
     (reduce + 0 [1 2 3]) => 6
     (reduce - 10 [1 2 3]) => 4
@@ -317,7 +317,7 @@ def reduce(budget: Budget, f: Any, init_or_coll: Any, coll: Any = MISSING) -> An
     del init_or_coll, initial
     function = as_function(f, 2, "reduce")
     for item in budget.each(found):
-        # Handed over: a function that adds to what it is given is the only one that has it.
+        # The value is passed on without keeping a reference, so that a function can add to it in place.
         held.append(function(held.pop(), item))
         if type(held[0]) is Reduced:
             return held[0].value
@@ -333,7 +333,7 @@ _WITHOUT_ARGUMENTS: Final[dict[Any, Any]] = {
 }
 
 _AT_ONCE: Final = (collections.conj, maps.merge, collections.concat)
-"""What gives the same when it is called with all items at once, without a copy for each."""
+"""Functions that give the same result when called once with all items, which avoids a copy for each item."""
 
 
 class Reduced:

@@ -1,6 +1,6 @@
 """Comparison, predicates, functions of functions, and errors.
 
-Every call of an inner function costs a step: composing is cheap, and the calls of what was composed are not.
+Every call of an inner function costs a step: composing functions is cheap, calling the composition is charged.
 """
 
 import operator
@@ -192,7 +192,7 @@ def identity(x: Any) -> Any:
 
 
 def _callee(op: str, f: Any) -> Callable[[int], Made]:
-    """Return the function that gives f as a Python function for a number of arguments, checked once for each."""
+    """Return a function from a number of arguments to f as a Python callable, checked once for each number."""
     if not is_callable(f):
         raise wrong(op, "a function", f)
     return cache(lambda count: as_function(f, count, op))
@@ -284,7 +284,7 @@ def comp(budget: Budget, *fs: Any) -> Made:
         return identity
     if stages := [each for each in fs if type(each) is Stage]:
         if len(stages) < len(fs):
-            # What is no stage takes a collection as a whole, as cat does.
+            # A function that is not a stage, such as cat, is called with the whole collection.
             stages = [each if type(each) is Stage else Stage(as_function(each, 1, "comp")) for each in fs]
         return Stage(run_stages, stages)
     *others, innermost = fs

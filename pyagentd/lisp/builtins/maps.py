@@ -462,7 +462,7 @@ def _rename_keys(x: Any, kind: type, rename: Callable[[Any], Any]) -> Any:
     return {rename(key) if type(key) is kind else key: value for key, value in x.items()}
 
 
-# Sets: union, intersection, difference and what contains what. A vector can be given for the set of its items.
+# Sets: union, intersection, difference and subset tests. A vector can be passed instead of the set of its items.
 
 sets_define: Final = Family("Sets")
 

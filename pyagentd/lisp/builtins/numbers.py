@@ -1,7 +1,7 @@
 """Arithmetic, rounding, powers, and numbers from text.
 
-Integers are exact and of any size the run's budget allows: whatever can grow faster than by adding charges the bits
-of its result before it is computed. Floats are IEEE doubles.
+Integers are exact and of any size the run's budget allows: operations that grow faster than addition charge the bits
+of the result before they compute it. Floats are IEEE doubles.
 """
 
 import math
@@ -37,7 +37,7 @@ def add(budget: Budget, *numbers: Any) -> Any:
 
 
 def _checked(total: Any, budget: Budget) -> Any:
-    """Return a sum or difference whose size is allowed; it grows slowly, so it is looked at afterwards."""
+    """Return a sum or difference after checking its size; sums grow slowly, so they are checked afterwards."""
     if type(total) is int and not -_BIG < total < _BIG:
         budget.check_bits(total.bit_length())
     return total
@@ -361,7 +361,7 @@ def parse_float(budget: Budget, s: Any) -> Any:
 
 
 def _parsed(op: str, what: str, found: Any) -> Any:
-    """Return what was read from a string, which must be something."""
+    """Return the parsed number; raises an error if it is None."""
     if found is None:
         raise refuse(op, f"the string is no {what}", "(parse-long s) and (parse-double s) return nil instead.")
     return found

@@ -45,7 +45,7 @@ FAMILIES: Final[list["Family"]] = []
 
 
 class Family:
-    """The builtins of one subject, in the order of their definition; called, it declares one."""
+    """The builtins of one subject, in the order of their definition; calling it declares one."""
 
     def __init__(self, title: str) -> None:
         self.title = title
@@ -61,8 +61,8 @@ class Family:
             name: Its name.
             aliases: Other names of it.
             charges: Whether it takes the budget first.
-            stage: Whether it is a stage of a pipeline without its collection, its last required argument.
-            shown: Its arguments as documentation shows them, where they are not those of the Python function.
+            stage: Whether a call without the collection, its last required argument, is a pipeline stage.
+            shown: Its arguments in documentation, if they differ from those of the Python function.
         """
 
         def declare(function: Function) -> Function:

@@ -373,7 +373,7 @@ def _argument(index: str | None, args: tuple[Any, ...], waiting: Any) -> Any:
         raise refuse("format", "there are more directives than arguments") from None
 
 
-# Regular expressions: ``#"[0-9]+"``, ``re-find`` and what uses them.
+# Regular expressions: ``#"[0-9]+"``, ``re-find`` and related functions.
 
 regex_define: Final = Family("Regular expressions")
 
@@ -455,7 +455,7 @@ def re_seq(budget: Budget, re: Any, s: Any) -> Any:
 
 
 def split_by(separator: Pattern, s: str, most: int, budget: Budget, *, keeps: bool) -> list[str]:
-    """Return the parts between the matches of a pattern, at most `most`; `keeps` has empty ones at the end stay."""
+    """Return the parts between the matches of a pattern, at most `most`; `keeps` retains empty parts at the end."""
     wanted = matcher(separator)
     parts: list[str]
     quick = None if most or wanted.groups else wanted.whole(s, 1, budget)
@@ -493,7 +493,7 @@ def replace_matches(op: str, wanted: Pattern, s: str, new: Any, most: int, budge
     found = matcher(wanted)
     if type(new) is str and (template := _python_template(new, found)) is not None:
         quick = found.whole(s, 0, budget)
-        # As long as it could be with a match at every character, and every group all of the text.
+        # An upper bound: a match at every character, and every group as long as the text.
         longest = (len(s) + 1) * (len(new) + 1)
         if quick is not None and budget.bytes_used + longest <= budget.limits.bytes:
             found.charge(op, s, budget)
@@ -515,7 +515,7 @@ def replace_matches(op: str, wanted: Pattern, s: str, new: Any, most: int, budge
 
 
 def _python_template(new: str, wanted: Matcher) -> str | None:
-    """Return a replacement as Python writes it; None where it names a group that there is not."""
+    """Return a replacement in Python's syntax; None if it names a missing group."""
     if "$" not in new and "\\" not in new:
         return new
     pieces = _template(new)
@@ -696,7 +696,7 @@ def split_lines(budget: Budget, s: Any) -> list[str]:
 def replace(budget: Budget, s: Any, old: Any, new: Any = MISSING) -> Any:
     """Return the string with all occurrences of a text, or matches of a pattern, replaced.
 
-    Of a map and a collection it returns the items, each replaced by what the map has for it.
+    For a map and a collection it returns the items, each replaced by the map's value for it, if there is one.
 
     (replace "hello" "l" "L") => "heLLo"
     (replace "a1b2" #"[0-9]" "#") => "a#b#"
@@ -788,7 +788,7 @@ _declare_change(
 
 @define("name")
 def name(x: Any) -> str:
-    """Return the name of a keyword, without the colon and what stands before a slash; a string is returned unchanged.
+    """Return the name of a keyword, without the colon and the part before a slash; a string is returned unchanged.
 
     (name :a) => "a"
     (name :shop/price) => "price"
