@@ -53,9 +53,9 @@ log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 _AT_A_GLANCE = frozenset({"status", "context", "session"})
-"""Kinds of events about what is seen of a branch among others."""
+"""Kinds of events that change what lists of sessions show of a branch."""
 
-_MOST_ROLES = 4000  # in one event; a client gets more of them when it attaches
+_MOST_ROLES = 4000  # in one event; with more, clients attach again
 
 
 class LiveBranch:
@@ -64,32 +64,32 @@ class LiveBranch:
     Attributes:
         ref: The branch.
         key: Its name on the wire.
-        ancestors: The branches above, the nearest one first.
+        ancestors: The branches above, nearest first.
         top: The branch of a session at the root of its tree.
         recorder: Its log.
         conversation: The recorded messages, kept up to date with every row.
         refusal: Why nothing can be written to it, "" when it can.
-        state: What it is doing; not recorded.
+        state: Its status; not recorded.
         sinks: The clients that watch it, in the order they attached.
-        noticed: Called when something is told that is seen of it among others.
-        given: The preset's settings as an editor or the daemon was told to write them.
-        run: The run in flight, until all of its end is recorded and told.
-        task: What supervises it.
-        starting: Held while a run is being started, so that of two only one is.
+        noticed: Called when an event changed what lists of sessions show of it.
+        given: The preset's settings that an editor or the daemon last wrote into the document.
+        run: The run in flight, until its end is recorded and published.
+        task: The task that supervises the run.
+        starting: Lock held while a run starts, so that only one starts at a time.
         users: How many operations need the branch to stay open.
         is_compared: Whether document and log were compared since it was opened.
         recovery: The document before the last recovery of roles, and the roles after it.
         queue: The messages that wait for their turn.
-        paused: Whether they wait for somebody to go on after an error.
-        announce: Tells of the turn that is being recorded, before its run's first words.
-        last_run: The run that goes on, as it was found when the branch was opened.
-        meter: What its context holds and cost; None before somebody counts.
-        observers: Are given each row that has the result of a call, when it has been shown.
-        turn: What holds for the run in flight, or held for the last one.
-        plan: What its last run was made from, for the next one.
+        paused: Whether the queue waits until a user continues, after an error or because a user paused it.
+        announce: Publishes the turn that is being recorded, called before its run's first text.
+        last_run: The run that is resumed, as it was found when the branch was opened.
+        meter: Measures its context and cost; None until a feature sets it.
+        observers: Called with each row that has a tool result, after it was shown.
+        turn: The presets of the run in flight, or of the last one.
+        plan: The plan of its last run, reused by the next one.
         notes: What was found when it was opened, one line each, for people.
-        emptied: Whether its document was empty when it was opened, and was made anew.
-        skills_read: What the model has read of skills, by name: the same for as long as the branch is open.
+        emptied: Whether its document was empty when it was opened, and was restored from the log.
+        skills_read: Texts of skills that the model has read, by name; they do not change while the branch is open.
         made_from: The name of the preset in ``scope-plan.yml``, with the stamp of that file; None: not read yet.
     """
 
@@ -104,7 +104,7 @@ class LiveBranch:
         self.noticed: Callable[[], None] = lambda: None
         self._attaching: dict[object, Sink] = {}
         self.given: Settings | None = None
-        self._noted: Settings | None = None  # that of them which is recorded
+        self._noted: Settings | None = None  # the ``given`` that is recorded
         self._lasting = opened.lasting
         self.run: Run | None = None
         self.task: asyncio.Task[Outcome] | None = None
@@ -142,7 +142,7 @@ class LiveBranch:
         self._notes: tuple[str, ...] = ()  # of the last comparison
         self._comparing = asyncio.Lock()
         self.queue = Waitlist(self.recorder, ref.session_id)
-        # After an error, and where a user wanted it, the queue waits until somebody goes on; a restart is none.
+        # After an error, or when a user paused it, the queue waits for a user; a restart is not an error.
         latest = opened.conversation.last_run
         self.paused = latest is not None and (latest.data.get("reason") == "error" or bool(latest.data.get("paused")))
         self.announce: Callable[[], None] | None = None
@@ -162,16 +162,16 @@ class LiveBranch:
         goes_on: bool = False,
         ended: Outcome | None = None,
     ) -> "LiveBranch":
-        """Open a branch, and put what was recorded but never reached its document there if the disk allows.
+        """Open a branch, and write recorded text that its document lacks, if the disk allows.
 
         Args:
             ref: The branch.
-            pulse: Runs what is due.
-            clock: Dates what is recorded.
-            warm: Reads in a thread what is asked for next.
-            settings: Returns what the Local Variables of a document say that was made anew.
-            goes_on: Leave its last run without an end, because it is resumed.
-            ended: How its last run ended, where this daemon knows it and could not record it.
+            pulse: Runs the work that is due.
+            clock: Gives the times of recorded rows.
+            warm: Preloads, in a thread, what the caller needs next.
+            settings: Returns the Local Variables of a new or restored document.
+            goes_on: Leave its last run unfinished, because it is resumed.
+            ended: How its last run ended, if this daemon could not record it.
 
         Raises:
             StoreError: Its log cannot be read.
@@ -184,7 +184,7 @@ class LiveBranch:
         opening = asyncio.ensure_future(asyncio.to_thread(read))
         try:
             opened = await asyncio.shield(opening)
-        except asyncio.CancelledError:  # the thread goes on, and nobody wants what it opens
+        except asyncio.CancelledError:  # the thread goes on: close what it opens
             opening.add_done_callback(_close_unwanted)
             raise
         branch = cls(ref, opened, pulse=pulse, clock=clock)
@@ -195,7 +195,7 @@ class LiveBranch:
         try:
             await branch.document.flush()
             branch.note_complete()
-        except StoreError as error:  # whoever attaches is told, and each of them has it tried again
+        except StoreError as error:  # clients see it when they attach, and each attach tries again
             log.warning("%s", error)
         except BaseException:
             branch.abandon()
@@ -204,28 +204,28 @@ class LiveBranch:
 
     @property
     def idle(self) -> bool:
-        """Whether nobody would notice if the branch were closed."""
+        """Whether the branch has no run, client or operation that needs it open."""
         return self.run is None and not self.sinks and not self.users
 
     def rest(self) -> bool:
-        """Close the log for now, if opening the branch again would only find what is in memory; return whether."""
+        """Close the log but keep the branch, if memory holds all that reopening would read; return whether it did."""
         if self.notes or self.refusal or self.paused or self.queue.waiting or not self.settled:
             return False
         self.document.close()
         self.recorder.flush()
         self.recorder.journal.rest()
-        self.observers.clear()  # whoever opens it puts them there
+        self.observers.clear()  # set again when it is opened
         self.plan = None
         return True
 
     def wake(self) -> bool:
-        """Return whether the files are as they were left; the log is open then."""
+        """Reopen the log if the files have not changed; return whether it did."""
         root = self.conversation.session.get("workspace_root")
         is_whole = self.document.is_current and (not root or Path(root).is_dir())
         return is_whole and self.recorder.journal.wake() and not refusal_of(self.ref)
 
     async def look_once(self) -> None:
-        """Compare document and log unless that was done since the branch was opened; what the log lacks it gets.
+        """Compare document and log once after opening, and record what the log lacks.
 
         Raises:
             StoreError: The document cannot be read.
@@ -235,7 +235,7 @@ class LiveBranch:
                 self.say(note)
 
     async def compare(self) -> tuple[str, ...]:
-        """Give document and log what they lack of each other; return what is wrong, one line each, for people.
+        """Reconcile document and log; return the problems found, one line each, for people.
 
         Raises:
             StoreError: The document cannot be read.
@@ -257,10 +257,10 @@ class LiveBranch:
             notes = self._notes = reading.notes
             lacked = sum(kind == "message" for kind, _ in reading.facts)
             if self.recorder.last_seq == seq:
-                with contextlib.suppress(StoreError):  # a disk that refuses is said where the branch is opened
+                with contextlib.suppress(StoreError):  # a disk that refuses is reported when the branch is opened
                     self.recorder.flush()
                     for row in self.recorder.journal.append_many(reading.facts):
-                        conversation.apply(row)  # and nothing is shown: the document has it
+                        conversation.apply(row)  # not shown: the document has it
                     said = f"{paths.JOURNAL_FILE} lacked {quantity(lacked, 'message')} of this document; recorded now"
                     notes = (*notes, said) if lacked else notes
             if reading.spans is not None:
@@ -270,7 +270,7 @@ class LiveBranch:
             return notes
 
     async def record_edits(self) -> tuple[DocumentVersion, Document]:
-        """Record what the user made of the document's text; return the document, and which of its states it is.
+        """Record the user's edits of the document; return the document and its version.
 
         Raises:
             StoreError: The document cannot be read, or the disk refused.
@@ -293,12 +293,12 @@ class LiveBranch:
         agent: str = "",
         metadata: Mapping[str, Any] | None = None,
     ) -> None:
-        """Record the facts of the session itself; what was recorded before and is not named here stays.
+        """Record the session's row; facts that are recorded already and not given here stay.
 
         Args:
-            workspace_root: Where it works.
+            workspace_root: Its workspace.
             agent: The preset it was made from.
-            metadata: To be added.
+            metadata: Metadata to add.
         """
         now_ms = self.recorder.now_ms()
         known = self.conversation.session or session_row(id=self.ref.session_id, now_ms=now_ms, agent=agent)
@@ -312,14 +312,14 @@ class LiveBranch:
         self.recorder.record("session", {**known, **facts, "updated_at": now_ms})
 
     def note_metadata(self, **facts: Any) -> None:
-        """Record further metadata of a session that has a row; a disk that refuses is said elsewhere."""
+        """Add metadata to the session's row, if it has one; a refusing disk is reported elsewhere."""
         known = self.conversation.session.get("metadata_json")
         if known is not None and not self.refusal and any(known.get(name) != value for name, value in facts.items()):
             with contextlib.suppress(StoreError):
                 self.note_session(metadata_json={**known, **facts})
 
     def note_lasting_notices(self) -> None:
-        """Remember that what stays as it is was said, so that it is not said every time."""
+        """Record that the notes about lasting conditions were shown, so that they are shown once."""
         if self._lasting:
             said = self.conversation.session.get("metadata_json", {}).get("noted", [])
             self.note_metadata(noted=[*said, *self._lasting])
@@ -327,17 +327,17 @@ class LiveBranch:
 
     @property
     def written(self) -> Settings | None:
-        """What we wrote into the Local Variables last, None when we never did."""
+        """The Local Variables that the daemon last wrote, None if it never did."""
         return document_sync.from_json(self.conversation.session.get("metadata_json", {}).get("settings"))
 
     @property
     def has_no_settings(self) -> bool:
-        """Whether the document has been answered in and its Local Variables are none of ours: they set nothing."""
+        """Whether the Local Variables of a document with runs are not the daemon's, so that they set nothing."""
         metadata = self.conversation.session.get("metadata_json", {})
         return bool(self.conversation.runs) and metadata.get("settings") is None
 
     def note_given(self) -> None:
-        """Record what we wrote into the Local Variables, which tells later what the user changed there."""
+        """Record the Local Variables that were written, so that a user's later change can be recognised."""
         if self.given is not None and self.given is not self._noted:
             self.note_metadata(settings=document_sync.to_json(self.given))
             self._noted = self.given if self.written == self.given else None
@@ -345,11 +345,11 @@ class LiveBranch:
     # -- settings ----------------------------------------------------------------------------------------------
 
     def override(self, preset: Preset, block: Settings | None = None) -> Override:
-        """Return what the document's Local Variables set in place of the preset; nothing in agents.
+        """Return the preset values that the document's Local Variables override; none in agents.
 
         Args:
-            preset: The branch's.
-            block: What they say; None for what the document says now.
+            preset: The branch's preset.
+            block: The Local Variables; None for those in the document now.
         """
         if block is None:
             block = self.document.settings_now
@@ -358,12 +358,12 @@ class LiveBranch:
         return find_override(block, self.written, preset)
 
     def write_settings(self, *, given: Settings, effective: Settings, seen: Settings) -> None:
-        """Have the document's Local Variables say what holds, wherever they still say what was ``seen`` there.
+        """Write the effective settings into the document's Local Variables, where they still equal ``seen``.
 
         Args:
-            given: The preset's own settings, which are recorded as ours.
+            given: The preset's own settings, recorded as written by the daemon.
             effective: The same with the user's override.
-            seen: What the document said when the override was found.
+            seen: The Local Variables when the override was computed.
         """
         self.given = given
         self.document.set_block(effective, seen)
@@ -371,7 +371,7 @@ class LiveBranch:
     # -- turns -------------------------------------------------------------------------------------------------
 
     async def secure(self) -> None:
-        """Return when what was recorded survives a power failure, and the document holds it if the daemon writes it.
+        """Sync the log to disk, and write the document if the daemon is the one that writes it.
 
         Raises:
             StoreError: The disk refused.
@@ -379,7 +379,7 @@ class LiveBranch:
         await asyncio.gather(self.recorder.commit(), self.document.flush())
 
     def stop(self, why: str = "") -> None:
-        """Have the run end as soon as it can, saying ``why``; its task says when it has."""
+        """Abort the run, with ``why`` as the reason; its task ends when the run has ended."""
         if self.run is not None:
             self.run.abort(why)
 
@@ -393,19 +393,19 @@ class LiveBranch:
         run = self.conversation.runs[run_id].data
         self.recorder.flush()
         for kind, data in list(open_ends(self.conversation, outcome.message or outcome.reason)):
-            self.recorder.record(kind, data)  # what the disk refused when the run wanted to record it
+            self.recorder.record(kind, data)  # what the disk refused earlier
         said: dict[str, Any] = {"message": outcome.message} if outcome.message and error is None else {}
         said |= {"paused": True} if self.paused and outcome.recorded == "aborted" else {}
         self.recorder.record("run", {**run, "state": "finished", "reason": outcome.recorded, "error": error, **said})
 
     def tell_start(self, run_id: str) -> None:
-        """Tell that a run has begun, which is in the log."""
+        """Publish the start of a run, which is in the log already."""
         run = self.conversation.runs[run_id]
         started = {"id": run_id, "phase": "started", "message_id": run.data["message_id"]}
         self.publish(Event("run", self.key, run.first_seq, (started,)))
 
     def tell_end(self, run_id: str) -> int:
-        """Return the number of a row after the end of a run, which tells it: a client that saw it has seen all."""
+        """Record that a run's end was published; return the row's number, by which a client knows it has seen all."""
         run = self.conversation.runs.get(run_id)
         if run is not None and run.is_finished and not run.is_kept:
             with contextlib.suppress(StoreError):
@@ -415,18 +415,18 @@ class LiveBranch:
     async def record_run(
         self, prompt: Prompt, rows: Iterable[tuple[str, Mapping[str, Any]]], *, run_id: str, interactive: bool
     ) -> None:
-        """Record a run whose answer is known, and tell of it; the caller holds ``starting`` and has looked once.
+        """Record and publish a run whose answer is known; the caller holds ``starting`` and called ``look_once``.
 
         Args:
-            prompt: What it answers.
+            prompt: The prompt it answers.
             rows: Its messages and their parts.
-            run_id: What it is called.
-            interactive: Whether a person sees it.
+            run_id: The id of the run.
+            interactive: Whether a person watches it.
 
         Raises:
             StoreError: The disk refused.
         """
-        # No await before its end is recorded: either all of it is there or the next daemon ends it.
+        # No await before its end is recorded: either the log has all of it or the next daemon ends it.
         turns.record_start(self, prompt, {"id": run_id, "interactive": interactive})
         self.tell_start(run_id)
         with self.recorder.together():
@@ -468,7 +468,7 @@ class LiveBranch:
     # -- clients -----------------------------------------------------------------------------------------------
 
     async def while_attaching(self, sink: Sink, work: Awaitable[_T]) -> _T:
-        """Return the result of ``work``, done for a client that is about to watch.
+        """Await ``work`` for a client that is attaching, and return its result.
 
         Raises:
             NotFound: The client left meanwhile.
@@ -484,12 +484,12 @@ class LiveBranch:
         return result
 
     def detach(self, sink: Sink) -> None:
-        """Let a client go, also one that is about to watch; a run goes on."""
+        """Detach a client, also one that is still attaching; a run goes on."""
         self.sinks.pop(sink, None)
         self._attaching = {attempt: other for attempt, other in self._attaching.items() if other is not sink}
 
     def publish(self, event: Event, *, but: Sink | None = None) -> None:
-        """Tell everybody, but for one client."""
+        """Send an event to all clients except ``but``."""
         for sink in self.sinks:
             if sink is not but:
                 sink.push(event)
@@ -497,16 +497,16 @@ class LiveBranch:
             self.noticed()
 
     def say(self, text: str) -> None:
-        """Tell everybody a sentence that is true only now."""
+        """Show a notice to all clients; it is not recorded."""
         self.publish(Event("notice", self.key, 0, ({"text": text},)))
 
     @property
     def status(self) -> dict[str, Any]:
-        """What the branch is doing, as clients are told; see ``SessionStatus.facts``."""
+        """The status as clients see it; see ``SessionStatus.facts``."""
         return self.state.facts
 
     def note_complete(self) -> None:
-        """Record once that the last run's text has reached the document, so that nothing puts it there again."""
+        """Record once that the document has the last run's text, so that it is not written again."""
         run = self.conversation.last_run
         if run and run.is_finished and not run.is_kept and self.document.complete:
             self.recorder.record("run", {**run.data, "state": "kept"})
@@ -514,7 +514,7 @@ class LiveBranch:
     # -- the end -----------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Write what is left and close the log.
+        """Write the document and close the log.
 
         Raises:
             StoreError: The disk refused; the log is closed nevertheless.
@@ -525,12 +525,12 @@ class LiveBranch:
             self.close_now()
 
     def close_now(self) -> None:
-        """Close the log; what the document lacks it gets when the branch is opened again."""
+        """Close the log; text that the document lacks is written when the branch is reopened."""
         self.document.close()
         self.recorder.close()
 
     def abandon(self) -> None:
-        """Close the log without writing anything; whoever watches must attach anew."""
+        """Close the log without writing anything; clients must attach again."""
         self.document.close()
         self.recorder.journal.close()
         self.publish(Event("resync", self.key, self.recorder.last_seq))
@@ -538,7 +538,7 @@ class LiveBranch:
     # -- inside ------------------------------------------------------------------------------------------------
 
     def tell_roles(self, version: DocumentVersion, spans: tuple[Span, ...], marker: int | None = None) -> None:
-        """Set the roles of its state ``version``, and show them; with ``marker`` the next answer goes there."""
+        """Set and publish the roles of a version of the document; ``marker`` is where the next answer goes."""
         live = self.document.live
         if marker is not None:
             marker = live.place(replace(version, marker=marker))
@@ -574,12 +574,12 @@ class LiveBranch:
                 observe(row)
 
     def _replay_run(self) -> list[Insert]:
-        """Return what the rows of the last run put into the document; blocks."""
+        """Return the document inserts of the last run's rows; blocks."""
         run = self.conversation.last_run
         return replay(self.recorder.journal.rows(after=run.first_seq - 1), 0) if run is not None else []
 
     def _on_edit(self, revision: int, edit: Edit, sink: Sink | None, id: str) -> None:
-        """Tell of an edit; who made it is only told where in the order of all it stands."""
+        """Publish an edit; its author only gets its revision."""
         facts = {"revision": revision, "id": id or None}
         if sink is not None and sink in self.sinks:
             sink.push(Event("edit", self.key, 0, ({**facts, "own": True},)))

@@ -54,27 +54,27 @@ log = logging.getLogger(__name__)
 
 
 def _log_failure(what: str, failure: Exception) -> None:
-    """Log what went wrong: a disk that refuses in one line, a mistake of ours with its trace."""
+    """Log a failure: a ``StoreError`` in one line, any other exception with its traceback."""
     log.error("%s: %s", what, failure, exc_info=None if isinstance(failure, StoreError) else failure)
 
 
 @contextlib.contextmanager
 def _whatever_happens(run: Run) -> Iterator[None]:
-    """Log an exception where the end of a run is told: it has ended, whoever could not be told of it."""
+    """Log an exception of a handler that is notified of a run's end; the run has ended nevertheless."""
     try:
         yield
     except Exception:  # part of the run's supervisor
         log.exception("run %s: a handler of its end failed", run.id)
 
 
-# The runtime of one daemon: its facts, its runs, and the features that it asks.
+# The runtime of one daemon: its state, its runs, and the features that it calls.
 #
-# Runs are begun here and nowhere else, and it is seen to that each of them ends. The kernel knows no feature: what
-# ``daemon.FEATURES`` lists is asked through ``feature.Feature``, and told by the bus.
+# Only the kernel starts runs, and it ensures that each of them ends. It knows no particular feature: it calls those
+# in ``daemon.FEATURES`` through ``feature.Feature``, and notifies them by the bus.
 
-_RESTING = 4  # branches that are kept, ...
-_RESTING_BYTES = 32 << 20  # ... with logs of so many bytes together, ...
-_RESTING_S = 10 * 60.0  # ... and for how long
+_RESTING = 4  # closed branches kept in memory
+_RESTING_BYTES = 32 << 20  # total size of their logs
+_RESTING_S = 10 * 60.0  # how long they are kept
 
 _ASKED = ("ask", "answered")
 _OVERSEEN = ("agents", "task")  # kinds of events that are about more than one conversation
@@ -84,29 +84,29 @@ F = TypeVar("F", bound=Feature)
 
 
 class Kernel:
-    """What every feature stands on.
+    """The state that all features share.
 
     Attributes:
         config: What the user configured.
-        presets: Who answers, and with which rights.
-        bus: Tells what happened.
-        asks: Questions to humans that are open.
-        trees: What earlier daemons left waiting.
-        hints: Remembers for the next daemon where something waits.
-        emptied: Keys of branches whose document was empty and was made anew, until somebody is asked about that.
-        departed: Directories of agents that were destroyed; nobody opens what is in them.
-        overseers: Clients that are told of named agents and tasks wherever they are.
-        humans: Clients that are told of questions wherever they are.
+        presets: The presets: models, tools and permissions.
+        bus: Delivers events between features.
+        asks: The open questions to humans.
+        trees: Runs that earlier daemons left suspended.
+        hints: Records for the next daemon which branches have something waiting.
+        emptied: Keys of branches whose emptied document was restored from the log, until a client is asked about it.
+        departed: Directories of destroyed agents; nothing in them can be opened.
+        overseers: Clients subscribed to events of named agents and tasks in all sessions.
+        humans: Clients subscribed to questions in all sessions.
         state: The database.
-        origins: Which sessions are from elsewhere and not trusted.
-        named: What the configuration files of named agents say.
-        ledger: The audit.
-        projection: Names branches as the database does.
-        grants: What humans allowed for more than once.
+        origins: Which sessions came from elsewhere and are not trusted.
+        named: The settings in the configuration files of named agents.
+        ledger: The audit log.
+        projection: Maps branches to their names in the database.
+        grants: Permissions that humans granted for more than one call.
         questions: Asks humans on behalf of runs.
-        queue: Takes messages in, and has those that wait for their turn.
-        closing: Whether the daemon stops: nothing new begins.
-        features: What ``daemon.FEATURES`` lists, in that order.
+        queue: Accepts messages and queues those that cannot start a run yet.
+        closing: Whether the daemon is stopping: no new run begins.
+        features: Instances of ``daemon.FEATURES``, in that order.
     """
 
     def __init__(
@@ -148,8 +148,8 @@ class Kernel:
         self._removing: set[Path] = set()
         self._unfinished: dict[str, BranchRef] = {}  # agents, by key
         self._resuming: dict[str, asyncio.Task[None]] = {}  # by key
-        self._failed: dict[str, dict[str, str]] = {}  # the errors of closed branches that are in one, by key
-        self._unrecorded: dict[str, Outcome] = {}  # how runs ended whose log could not say so, by key
+        self._failed: dict[str, dict[str, str]] = {}  # the errors of closed branches whose last run failed, by key
+        self._unrecorded: dict[str, Outcome] = {}  # outcomes of runs that could not be logged, by key
         self._having: dict[str, Sequence[Feature]] = {}
         self._models: tuple[Config, dict[tuple[str, str], ModelFacts]] = config, {}
         self.features: list[Feature] = []
@@ -176,7 +176,7 @@ class Kernel:
         return found
 
     def features_with(self, moment: str) -> Sequence[Feature]:
-        """Return the features that do something at a moment: a method of ``Feature``, by its name."""
+        """Return the features that override the method of ``Feature`` named ``moment``."""
         if (found := self._having.get(moment)) is None:
             unused = getattr(Feature, moment)
             found = [each for each in self.features if getattr(type(each), moment) is not unused]
@@ -184,7 +184,7 @@ class Kernel:
         return found
 
     def model_facts(self, model: str, backend: str = "") -> ModelFacts:
-        """Return what is known of a model, which a backend serves; looked up once for each configuration."""
+        """Return the facts about a model of a backend; cached until the configuration changes."""
         config, known = self._models
         if config is not self.config:
             self._models = config, known = self.config, {}
@@ -193,13 +193,13 @@ class Kernel:
         return known[model, backend]
 
     async def start(self) -> None:
-        """Have every feature begin to work."""
+        """Start every feature."""
         for each in self.features:
             await each.start()
 
     @property
     def pending(self) -> int:
-        """For how much the daemon stays up though nobody is connected."""
+        """The number of runs and jobs that keep the daemon up without a connected client."""
         return len(self.runs) + sum(each.pending for each in self.features)
 
     async def submit(self, branch: LiveBranch, given: Submission) -> Receipt:
@@ -210,14 +210,14 @@ class Kernel:
     async def prompt(
         self, branch: LiveBranch, *, text: str, options: SendOptions, metadata: Mapping[str, Any] | None = None
     ) -> str:
-        """Submit a message as text, which is put at the document's end; return the id of the run that answers it."""
+        """Submit a message, appended to the document; return the id of its run, "" if it is queued."""
         given = Submission(text=text, options=options, metadata=metadata or {})
         return (await self.submit(branch, given)).run_id or ""
 
     async def abort(self, branch: LiveBranch, *, why: str = "") -> bool:
         """Stop the branch's run and all agents below it; return whether anything was running.
 
-        ``why`` is what is said of a run that its user did not stop.
+        ``why`` is the recorded reason of a run that its user did not stop.
         """
         async with branch.starting:  # a run that is being started is stopped too
             task = branch.task
@@ -228,9 +228,9 @@ class Kernel:
         return any(stopped) or task is not None
 
     async def shutdown(self) -> None:
-        """Stop every run, start no other, and close every branch.
+        """Stop every run, refuse new ones, and close every branch.
 
-        Runs that only wait for a human, or for agents that do, are left to the next daemon; others are aborted.
+        Runs that only wait for a human, or for agents that do, are suspended for the next daemon; others are aborted.
         """
         self.closing = True
         for each in self.features:
@@ -255,10 +255,10 @@ class Kernel:
             self.state.close()
 
     def _suspend_waiting(self, runs: Sequence[LiveBranch]) -> None:
-        """Suspend those runs that the next daemon goes on with.
+        """Suspend the runs that the next daemon can resume.
 
-        Those are the ones that only wait for a human, or for agents that do, and those with calls that have not begun
-        while nothing has come yet of a human's answer.
+        These are runs that only wait for a human, or for agents that do, and runs with an answer from a human to
+        calls that have not begun.
         """
         left: set[str] = set()
         for branch in runs:
@@ -278,10 +278,10 @@ class Kernel:
     def begin(
         self, branch: LiveBranch, prompt: Prompt, run_id: str, settings: RunSettings, options: SendOptions
     ) -> None:
-        """Record that a run begins, and set it off; awaits nothing: what is started is supervised.
+        """Record the start of a run and start its supervised task; awaits nothing.
 
         Raises:
-            Busy: The daemon stops.
+            Busy: The daemon is stopping, or the branch is being deleted.
             StoreError: The disk refused; nothing was recorded.
         """
         if self.closing:
@@ -302,11 +302,11 @@ class Kernel:
             self.spawn(self._finish_agents())
 
     async def resume(self, branch: LiveBranch, waiting: SuspendedRun) -> None:
-        """Go on with the run that an earlier daemon left waiting in a branch; what prevents it ends the run."""
+        """Resume the run that an earlier daemon suspended in a branch; an error on the way ends the run."""
         branch.users += 1
         try:
             found = await find_continuation(self, branch, waiting.run_id)
-            if found is None or self.closing:  # meanwhile; the next daemon finds it as it is
+            if found is None or self.closing:  # ended meanwhile, or is left to the next daemon
                 self.trees.on_run_ended(waiting.run_id)
                 return
             run = self._run(branch, waiting.run_id, found.view, found.settings, found.resumed)
@@ -341,25 +341,25 @@ class Kernel:
             resumed=resumed,
         )
 
-    # -- runs in flight: each ends with exactly one ``run`` fact, and everybody is told ------------------------------
+    # -- runs in flight: each ends with exactly one ``run`` fact, and all clients are told ---------------------------
 
     def set_off(self, branch: LiveBranch, run: Run, options: SendOptions) -> None:
-        """Let a run that is in the log begin."""
+        """Start the task of a run whose start is in the log."""
         branch.run = run
         branch.task = asyncio.create_task(self._supervise(branch, run, options), name=run.id)
         message_id = str(branch.conversation.runs[run.id].data.get("message_id") or "")
         branch.state.on_run_started(run=run.id, message_id=message_id, started_at=branch.recorder.now_ms())
 
     async def _supervise(self, branch: LiveBranch, run: Run, options: SendOptions) -> Outcome:
-        """Execute a run, then record and tell its end; the one place a run can end.
+        """Execute a run, then record and publish its end; the one place a run can end.
 
         Raises:
-            asyncio.CancelledError: The run was suspended: it has no end.
+            asyncio.CancelledError: The run was suspended, so it has no end.
         """
         try:
             outcome = await run.execute()
         except asyncio.CancelledError:
-            self.asks.leave_run(run.id)  # it stays in the log as it is
+            self.asks.leave_run(run.id)  # its questions stay open in the log
             await self._secure(branch)
             branch.run = branch.task = None
             raise
@@ -370,7 +370,7 @@ class Kernel:
         trouble = ""
         try:
             branch.finish_run(run.id, outcome)
-        except Exception as failure:  # the log has no end of this run; it gets this one when it is opened anew
+        except Exception as failure:  # the log lacks this run's end; it is written when the branch is reopened
             _log_failure(f"{branch.ref.name}: the end of run {run.id} could not be recorded", failure)
             code, message = told_of(failure)
             outcome = replace(outcome, reason="error", code=code, message=message)
@@ -379,7 +379,7 @@ class Kernel:
         branch.run = branch.task = None
         end = {"id": run.id, "phase": "finished", "reason": outcome.recorded, "message": outcome.message or trouble}
         with _whatever_happens(run):
-            if outcome.reason == "done" and outcome.message:  # the document has no word of it, as it has of an error
+            if outcome.reason == "done" and outcome.message:  # unlike an error, it is not in the document
                 branch.say(outcome.message)
             branch.publish(Event("run", branch.key, branch.tell_end(run.id), (end,)))
             if outcome.reason == "error" or trouble:
@@ -399,7 +399,7 @@ class Kernel:
         return outcome
 
     async def _end_below(self, branch: LiveBranch, run: Run) -> None:
-        """End the agents that an earlier daemon left waiting for a run that is over: it may not have met them yet."""
+        """End the agents that an earlier daemon suspended below this run, which has ended and may not know them."""
         self.trees.on_run_ended(run.id)
         refs = self.trees.below(branch.ref)
         for agent in self.inside(paths.agents_dir(branch.ref.branch_dir)):
@@ -407,12 +407,12 @@ class Kernel:
             if goes_on and session.get("parent_run_id") == run.id and not session.get("background"):
                 refs.append(agent.ref)
         for ref in refs:
-            with contextlib.suppress(PyagentdError):  # whoever opens it is told
+            with contextlib.suppress(PyagentdError):  # reported to the client that opens it
                 async with self.using(ref) as agent:
                     await self.abort(agent, why=BY_PARENT)
 
     async def _secure(self, branch: LiveBranch) -> str:
-        """Bring what was recorded to disk and into the document; return what went wrong, or ""."""
+        """Sync the log to disk and write the document; return the error message, or ""."""
         try:
             await branch.secure()
             branch.note_complete()
@@ -422,7 +422,7 @@ class Kernel:
         return ""
 
     def observe(self, branch: LiveBranch, run: Run, status: Mapping[str, Any]) -> None:
-        """Tell what a run does to all who watch its branch or wait for it."""
+        """Publish a run's status to the clients of its branch, and notify the features."""
         if run.state is RunPhase.TRET:  # its calls have ended
             self.questions.close_left(branch, run.id)
         match status:
@@ -434,29 +434,28 @@ class Kernel:
         for each in self.features_with("run_moved"):
             each.run_moved(branch, status)
 
-    # -- the branches that are open: opened for whoever needs them, closed when nobody does ------------------------
+    # -- open branches: opened on demand, closed when unused -------------------------------------------------------
     #
-    # There is one ``LiveBranch`` for a branch, however many work with it. One that the disk refused to open for
-    # writing is opened anew for the next who comes once the disk does not refuse any more, and so is one whose log
-    # was replaced, as by ``git checkout``. What is being deleted is not opened.
+    # A branch has one ``LiveBranch``, however many clients use it. One that could only be opened read-only is
+    # reopened for the next user once the disk allows writing, and so is one whose log was replaced, as by
+    # ``git checkout``. A branch that is being deleted cannot be opened.
     #
-    # Of the branches that were closed the last few stay in memory for a while: for an editor that comes back, after a
-    # broken connection or because a buffer was killed, no file is read. They count as closed for everybody, and one
-    # whose files changed meanwhile is forgotten.
+    # The last few closed branches stay in memory for a while, so that no file is read for an editor that reconnects
+    # after a broken connection or a killed buffer. They count as closed, and one whose files changed is dropped.
 
     def opened(self, key: str) -> LiveBranch | None:
         """Return the branch with this key if it is open."""
         return self._branches.get(key)
 
     def state_of(self, key: str) -> str:
-        """Return the state of a session, open or not; one that nobody opened since the daemon started is idle."""
+        """Return the state of a session, open or not; one not opened since the daemon started is idle."""
         if (branch := self._branches.get(key)) is not None:
             return branch.state.state.value
         return (Session.ERROR if key in self._failed else Session.IDLE).value
 
     @contextlib.asynccontextmanager
     async def using(self, ref: BranchRef) -> AsyncIterator[LiveBranch]:
-        """Have a branch open, and healed if need be; it is closed afterwards unless somebody else needs it.
+        """Open a branch for the block, recovering it if needed; close it afterwards unless it is still in use.
 
         Raises:
             StoreError: The disk refused.
@@ -470,7 +469,7 @@ class Kernel:
                 await asyncio.shield(self.spawn(self.close_if_idle(branch)))
 
     async def _open(self, ref: BranchRef) -> LiveBranch:
-        """Return the branch with one user more; opened if it is not, or if what is on disk is another by now."""
+        """Return the branch with its user count raised; open it if needed, reopen it if its log was replaced."""
         if self._removing and self.is_going(ref):
             raise NotFound(f"{ref.name} is being deleted")
         if self.departed and any(ref.branch_dir.is_relative_to(directory) for directory in self.departed):
@@ -497,7 +496,6 @@ class Kernel:
                 if waiting is not None:
                     del self.trees.suspended[key]
                     self._resuming[key] = self.spawn(self.resume(branch, waiting))
-                # What was owed to it when its daemon ended.
                 branch.noticed = partial(self.bus.tell, BranchChanged(branch))
                 branch.conversation.as_sent = not self.origins.foreign(ref)
                 self.bus.tell(BranchOpened(branch))
@@ -509,7 +507,7 @@ class Kernel:
                 branch = await self._opened_anew(branch)
             branch.users += 1
         resuming = self._resuming.get(key)
-        if resuming is not None and resuming is not asyncio.current_task():  # what it needs it may open itself
+        if resuming is not None and resuming is not asyncio.current_task():  # that task may open the branch
             try:
                 await asyncio.shield(resuming)
             except BaseException:
@@ -518,7 +516,7 @@ class Kernel:
         return branch
 
     async def _read(self, ref: BranchRef, *, goes_on: bool = False) -> LiveBranch:
-        """Return the branch as it is on disk."""
+        """Read the branch from disk."""
         return await LiveBranch.open(
             ref,
             pulse=self.pulse,
@@ -530,7 +528,7 @@ class Kernel:
         )
 
     def _woken(self, ref: BranchRef) -> LiveBranch | None:
-        """Return the branch if it is kept in memory and its files are as it left them."""
+        """Return the branch if it is kept in memory and its files are unchanged."""
         branch, _ = self._resting.pop(ref.key, (None, 0.0))
         if branch is not None and not branch.wake():
             branch.close_now()
@@ -538,11 +536,11 @@ class Kernel:
         return branch
 
     def forget_resting(self, age_s: float = _RESTING_S, *, inside: Path | None = None) -> None:
-        """Let go of branches that were closed at least so long ago, of the oldest where too many are kept, too.
+        """Drop branches that were closed at least ``age_s`` ago, and the oldest while too many are kept.
 
         Args:
-            age_s: So long.
-            inside: Only those of this directory, however many there are.
+            age_s: The age in seconds.
+            inside: Drop only those in this directory, and ignore how many are kept.
         """
         now, size = time.monotonic(), sum(branch.recorder.journal.size for branch, _ in self._resting.values())
         for key, (branch, since) in list(self._resting.items()):
@@ -553,21 +551,21 @@ class Kernel:
                 branch.close_now()
 
     async def hold(self, ref: BranchRef) -> None:
-        """Open a branch, and close it if nothing goes on in it."""
-        with contextlib.suppress(PyagentdError):  # whoever opens it is told
+        """Open a branch, and close it again unless it is in use."""
+        with contextlib.suppress(PyagentdError):  # reported to the client that opens it
             async with self.using(ref):
                 pass
 
     def _settings_in(self, ref: BranchRef) -> Settings:
-        """Return what the Local Variables of a branch's document say where nobody changed them: its preset's."""
+        """Return the default Local Variables of a branch's document: the settings of its preset."""
         try:
             return settings_in_document(settings_of(self.presets.of_branch(ref)))
-        except PyagentdError as error:  # whoever sends is told
+        except PyagentdError as error:  # reported to the client that sends a prompt
             log.warning("%s", error)
             return Settings()
 
     async def _opened_anew(self, branch: LiveBranch) -> LiveBranch:
-        """Return a branch that can be written in the place of one that cannot, or that one if nothing changed."""
+        """Reopen a branch that cannot be written; return it unchanged if it still cannot be, or is in use."""
         fresh = await self._read(branch.ref)
         if fresh.refusal or branch.users:
             fresh.close_now()
@@ -585,15 +583,15 @@ class Kernel:
         stop: Callable[[LiveBranch], Awaitable[object]] | None = None,
         to: Path | None = None,
     ) -> AsyncIterator[None]:
-        """Let nobody open what is in ``directory`` while the block removes it; then tell who watched any of it.
+        """Refuse to open branches in ``directory`` while the block removes it; then tell the clients that watch them.
 
         Args:
-            directory: Where no run begins from now on.
-            stop: Ends the run of a branch that has one.
-            to: Where it is then, if it is moved.
+            directory: The directory to be removed.
+            stop: Ends the run of a branch, if any.
+            to: The new directory, if it is moved.
 
         Raises:
-            Busy: A run is in flight there, or it is being removed already.
+            Busy: A run is in flight there, or the directory is being removed already.
         """
         if directory in self._removing:
             raise Busy(f"{directory} is being deleted")
@@ -626,11 +624,11 @@ class Kernel:
 
     def inside(self, directory: Path) -> list[LiveBranch]:
         """Return the branches and agents in ``directory`` that are open."""
-        place = str(directory)  # keys are resolved directories; comparing paths would cost a crowd much
+        place = str(directory)  # keys are resolved directories; comparing ``Path`` objects is slow for many
         return [branch for key, branch in self._branches.items() if key == place or key.startswith(f"{place}/")]
 
     def forget(self, sink: Sink) -> None:
-        """Let a client go from every branch it watched."""
+        """Detach a client from every branch it watched."""
         self.overseers.discard(sink)
         self.humans.discard(sink)
         for branch in self.all_opened:
@@ -640,7 +638,7 @@ class Kernel:
         self.bus.tell(ClientGone(sink))
 
     def publish(self, event: Event) -> None:
-        """Tell whoever watches the event's branch, and of what is overseen, who does that."""
+        """Send an event to the clients of its branch, and to the clients subscribed to its kind in all sessions."""
         if (branch := self._branches.get(event.branch)) is not None:
             branch.publish(event)
         others = self.humans if event.kind in _ASKED else self.overseers if event.kind in _OVERSEEN else ()
@@ -670,7 +668,7 @@ class Kernel:
         return [branch for branch in self._branches.values() if branch.run is not None]
 
     async def close_if_idle(self, branch: LiveBranch) -> None:
-        """Forget a branch that nobody needs any more; its files hold everything."""
+        """Close a branch if it is unused; its files hold everything."""
         with contextlib.suppress(StoreError):  # the log has the text; the document gets it when it is opened again
             await branch.document.flush()
         if branch.idle and self._branches.get(branch.key) is branch:
@@ -686,7 +684,7 @@ class Kernel:
             self.bus.tell(BranchWritten(branch.ref))
 
     def drop(self, branch: LiveBranch, outcome: Outcome) -> None:
-        """Let a branch go whose log cannot say how its run ended; it gets its end when it is opened anew."""
+        """Drop a branch whose run's end could not be logged; it is logged when the branch is reopened."""
         self._branches.pop(branch.key, None)
         self._unrecorded[branch.key] = outcome
         if (failure := branch.state.failure) is not None:
@@ -694,9 +692,9 @@ class Kernel:
         branch.abandon()
 
     async def _find_unfinished(self, branch: LiveBranch) -> None:
-        """End what the agents of a branch were doing when their daemon was killed or their disk refused.
+        """End runs of a branch's agents that were cut off by a killed daemon or a disk error.
 
-        Opening an agent does it; those of an agent are found from the branch above it.
+        Opening an agent ends its run; agents below an agent are found from the branch at the top.
         """
         if not branch.ref.is_agent and not branch.refusal:
             if paths.agents_dir(branch.ref.branch_dir).is_dir():
@@ -705,10 +703,10 @@ class Kernel:
             await self._finish_agents()
 
     async def _finish_agents(self) -> None:
-        """Have every agent that was left in the middle finished; what cannot be now waits for the next run."""
+        """End the unfinished runs of agents; one that cannot be ended now is retried when the next run starts."""
         unfinished, self._unfinished = self._unfinished, {}
         for ref in unfinished.values():
-            with contextlib.suppress(PyagentdError):  # whoever opens it is told
+            with contextlib.suppress(PyagentdError):  # reported to the client that opens it
                 async with self.using(ref) as agent:
                     if agent.run is None and not agent.settled:
                         self._unfinished[ref.key] = ref

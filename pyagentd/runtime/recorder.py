@@ -19,13 +19,13 @@ from pyagentd.store.conversation import Conversation
 from pyagentd.store.document.render import Insert, Renderer
 from pyagentd.store.journal import Journal, Row
 
-# Bringing logs to disk for all branches together.
+# Syncing the logs of all branches to disk.
 #
 # A thread costs more to wake than a fast disk takes to sync, and a slow disk syncs several files in the time of one.
-# What is asked for in one turn of the loop is therefore done in few threads, each taking its share.
+# The syncs requested in one turn of the event loop are therefore divided among a few threads.
 
 _THREADS = 4  # at a time
-_SHARE = 8  # of one thread, before another one is woken
+_SHARE = 8  # pieces of work for one thread before another one is woken
 
 Work = Callable[[], None]
 
@@ -39,7 +39,7 @@ class DiskWorker:
         self._due = False
 
     async def do(self, work: Work) -> None:
-        """Return when ``work`` was done; raises what it raised."""
+        """Do ``work`` in a thread; raise the exception that it raised."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
         self._waiting.append((work, done))
@@ -63,7 +63,7 @@ class DiskWorker:
         self._threads -= 1
         for (_, done), error in zip(share, thread.result(), strict=True):
             if done.done():
-                continue  # whoever waited was cancelled
+                continue  # the waiting task was cancelled
             if error is None:
                 done.set_result(None)
             else:
@@ -73,12 +73,12 @@ class DiskWorker:
 
 
 def _perform(share: Sequence[tuple[Work, asyncio.Future[None]]]) -> list[BaseException | None]:
-    """Do each piece of work; return how it failed, or None."""
+    """Do each piece of work; return an exception or None for each."""
     failures: list[BaseException | None] = []
     for work, _ in share:
         try:
             work()
-        except BaseException as error:  # it belongs to whoever waits for this piece, who would wait for ever
+        except BaseException as error:  # for the task that waits for this piece
             failures.append(error)
         else:
             failures.append(None)
@@ -86,7 +86,7 @@ def _perform(share: Sequence[tuple[Work, asyncio.Future[None]]]) -> list[BaseExc
 
 
 def disk_worker() -> DiskWorker:
-    """Return what does it for the running event loop."""
+    """Return the disk worker of the running event loop."""
     loop = asyncio.get_running_loop()
     if (worker := _all.get(loop)) is None:
         worker = _all[loop] = DiskWorker()
@@ -129,7 +129,7 @@ class Recorder:
         return epoch_ms(self._clock.now())
 
     def record(self, kind: str, data: Mapping[str, Any]) -> int:
-        """Write one row, show what it adds, and return its number; inside ``together`` both come at its end.
+        """Write one row, show it, and return its number; inside ``together`` it is written and shown at the end.
 
         Raises:
             StoreError: The disk refused; nothing was shown.
@@ -144,7 +144,7 @@ class Recorder:
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
-        """Write the rows of the block, which awaits nothing, with one write, then show them.
+        """Write the rows that the block records with one write, then show them; the block must not await.
 
         Raises:
             StoreError: The disk refused; none of them was shown.
@@ -159,17 +159,17 @@ class Recorder:
                 rows = self.journal.append_many(held)
             except StoreError:
                 for kind, data in held:
-                    if kind == "delta":  # text that was said keeps waiting
+                    if kind == "delta":  # streamed text stays pending
                         self._pending.setdefault(data["part_id"], []).append(data["text"])
                 raise
             for row in rows:
                 self._take(row)
 
     def delta(self, part_id: str, text: str) -> None:
-        """Add streamed text to a part; written and shown at the next beat.
+        """Add streamed text to a part; it is written and shown at the next beat.
 
         Raises:
-            StoreError: The disk refused at the last beat and refuses still.
+            StoreError: The disk refused at the last beat and still does.
         """
         self._pending.setdefault(part_id, []).append(text)
         if self._refused:
@@ -177,10 +177,10 @@ class Recorder:
         self._pulse.request("record", self._beat)
 
     def flush(self) -> None:
-        """Write and show the text that waits, now.
+        """Write and show the pending text now.
 
         Raises:
-            StoreError: The disk refused; the text keeps waiting and nothing was shown.
+            StoreError: The disk refused; the text stays pending and nothing was shown.
         """
         if not self._pending:
             return
@@ -195,12 +195,12 @@ class Recorder:
             self._take(row)
 
     async def commit(self) -> None:
-        """Return when everything recorded so far survives a power failure."""
+        """Write pending text and sync the log, so that all that was recorded survives a power failure."""
         self.flush()
         await disk_worker().do(self.journal.sync)
 
     def close(self) -> None:
-        """Write what waits and close the file."""
+        """Write pending text and close the file."""
         try:
             self.flush()
         finally:
@@ -209,7 +209,7 @@ class Recorder:
     def _beat(self) -> None:
         try:
             self.flush()
-        except StoreError:  # nobody to tell here: the run's next word tries again and fails visibly
+        except StoreError:  # the next ``delta`` of the run tries again and raises
             self._refused = True
 
     def _take(self, row: Row) -> None:

@@ -2,11 +2,11 @@
 
 Each step is a method that returns the next step. A run ends with exactly one outcome on every path: success, empty
 answer, provider error, abort, exception.
-What the model sees is in memory while the run lasts; it is rebuilt from document and log for the next.
+The model's view is in memory while the run lasts; it is rebuilt from document and log for the next.
 
-Step boundary: before every request to the model, the first one included, messages that steer are added to the view,
-and then it is made to fit the model's window. In both cases the last message of the view is the user's, unless the
-provider only paused the turn (``pause_turn``).
+Step boundary: before every request to the model, the first one included, steering messages are added to the view,
+and then the view is fitted to the model's window. In both cases the last message of the view is the user's, unless
+the provider only paused the turn (``pause_turn``).
 """
 
 import asyncio
@@ -60,15 +60,15 @@ from pyagentd.tools.spec import Args, CallHooks, Output, ToolContext, ToolSpec, 
 log = logging.getLogger(__name__)
 
 
-# The model's answer as it becomes rows: one assistant message, its parts in the order they began, ``data_json`` as
-# the AI SDK writes it. Another message begins where the user steered the run: theirs stands in between.
+# The model's answer becomes rows: one assistant message, its parts in the order they began, ``data_json`` as the AI
+# SDK writes it. When the user steers the run, the user's message is recorded and a new assistant message begins.
 
 _AWAITED = frozenset({"tool-PersistentAgent", "tool-task", "tool-mission"})  # calls that wait for an agent
 
 
 @dataclass(slots=True)
 class _GrowingPart:
-    """A text or reasoning part that is still growing."""
+    """A text or reasoning part that is being streamed."""
 
     row: dict[str, Any]
     texts: list[str] = field(default_factory=list)
@@ -82,17 +82,17 @@ class AnswerRecorder:
     """Records the assistant message of a run, step by step.
 
     Args:
-        recorder: Where its rows go.
-        session_id: Whose message it is.
-        model: Who answers: ``{"provider_id", "model_id"}``.
-        called: Told of every call that has its result: the part as recorded, and when (epoch ms).
-        metadata: Of its messages, beside the model.
+        recorder: The recorder of the branch.
+        session_id: The session of the message.
+        model: The model that answers: ``{"provider_id", "model_id"}``.
+        called: Called with every call that has its result: the part as recorded, and the time (epoch ms).
+        metadata: Metadata of its messages, beside the model.
         root: The workspace root, for summaries of calls.
 
     Attributes:
-        model: Of the next message; one that has begun is still that of the one who began it.
-        usage: Of the run.
-        last_usage: Of its last request.
+        model: The model of the next message; a message that has begun keeps its own.
+        usage: Usage of the run.
+        last_usage: Usage of its last request.
     """
 
     def __init__(
@@ -119,13 +119,13 @@ class AnswerRecorder:
         self._calls: dict[str, dict[str, Any]] = {}  # rows of calls without a result, by call id
         self._parts: list[Part] = []  # of the current step, finished ones only
         self._texts: list[str] = []
-        self._last_from = 0  # which of them is the first after the last call
+        self._last_from = 0  # index of the first text after the last call
         self.usage = Usage()
         self.last_usage: Usage | None = None
         self._message_usage = Usage()
 
     def resume(self, standing: RunProgress) -> None:
-        """Go on with a message that an earlier daemon began: its last step is the current one."""
+        """Continue a message that an earlier daemon began: its last step is the current one."""
         message = standing.message
         self._message = {**message.row, "metadata_json": dict(message.row["metadata_json"])}
         self._parts_recorded = 1 + max(part.row["index"] for part in message.parts)
@@ -148,7 +148,7 @@ class AnswerRecorder:
 
     @property
     def text(self) -> str:
-        """All text of the run so far: what a parent receives as the agent's result."""
+        """All text of the run so far: the agent's result for its parent."""
         return "".join(self._texts)
 
     @property
@@ -163,20 +163,20 @@ class AnswerRecorder:
         self._parts = []
 
     def begin_message(self) -> None:
-        """Let what the model says next be another message: the user said something in between."""
+        """Start a new message for what follows, because the user steered the run."""
         self._message = None
         self._parts_recorded = 0
         self._message_usage = Usage()
 
     def step_message(self) -> Message:
-        """Return what the model said in this step, for the next request."""
+        """Return the assistant message of this step, for the next request."""
         return Message(role="assistant", parts=tuple(self._parts))
 
     def take(self, item: PartStarted | PartDelta | PartFinished) -> None:
         """Record one item of the stream."""
         match item:
             case PartStarted():
-                # A call is recorded when its arguments are complete: half a call is of no use to anybody.
+                # A call is recorded when its arguments are complete: half a call is useless.
                 if item.kind != "tool":
                     self._start(item.index, item.kind)
             case PartDelta():
@@ -191,11 +191,11 @@ class AnswerRecorder:
                 assert_never(item)
 
     def began(self, call: ToolCall) -> None:
-        """Record that a call is about to do what cannot be done twice: a later daemon does not make it again."""
+        """Record that a call with side effects begins, so that a later daemon does not repeat it."""
         self._recorder.record("call", {"id": call.id})
 
     def result(self, call: ToolCall, envelope: Envelope) -> ToolResult:
-        """Record the outcome of a call and return it as the model will see it."""
+        """Record the outcome of a call and return the result for the model."""
         row = self._calls.pop(call.id)
         metadata: dict[str, Any] = {"duration_ms": envelope.duration_ms}
         if envelope.truncated:
@@ -221,9 +221,9 @@ class AnswerRecorder:
         return ToolResult(id=call.id, text=envelope.text, is_error=not envelope.ok)
 
     def close(self, reason: str, *, awaited: str = "") -> None:
-        """End every part that is still open: text stops where it stopped, calls get ``reason`` as their error.
+        """End every open part: text is kept as far as it came, calls get ``reason`` as their error.
 
-        ``awaited`` is that of calls for whose agents the run waited.
+        Calls whose agents the run waited for get ``awaited`` instead, if it is not empty.
         """
         for part in self._streaming.values():
             self._put(part.done())
@@ -236,7 +236,7 @@ class AnswerRecorder:
         self._calls.clear()
 
     def finish_step(self, stop_reason: str, usage: Usage, *, estimated: bool = False) -> None:
-        """Record what the step cost, or is estimated to have cost, and why the provider stopped."""
+        """Record the usage of the step, reported or estimated, and why the provider stopped."""
         self.usage += usage
         self.last_usage = usage
         self._message_usage += usage
@@ -256,7 +256,7 @@ class AnswerRecorder:
 
     def _start(self, index: int, kind: str) -> _GrowingPart:
         if kind == "text" and self._texts:
-            self._texts.append("\n\n")  # two texts are two paragraphs for whoever reads the result
+            self._texts.append("\n\n")  # each text is a paragraph of the result
         row = self._new_part({"type": kind, "text": "", "state": "streaming"})
         self._streaming[index] = part = _GrowingPart(row)
         self._put(row)
@@ -327,55 +327,55 @@ def _usage_of(message: conversation.Message) -> Usage:
 
 
 class FitToWindow(Protocol):
-    """Makes a view fit the model's window.
+    """Fits a view to the model's window.
 
-    It may record (a compaction) and may raise a ``PyagentdError``, which ends the run.
+    It may record a compaction, and may raise a ``PyagentdError``, which ends the run.
     """
 
     def __call__(
         self, view: tuple[Message, ...], last: Usage | None, *, overflow: bool = False
     ) -> Awaitable[tuple[Message, ...] | None]:
-        """Return another view, or None: it stays.
+        """Return a shorter view, or None to keep this one.
 
         Args:
-            view: What is to be sent.
+            view: The messages to be sent.
             last: Usage of the run's last request, None before its first one.
-            overflow: Whether the model's server just refused it as too long.
+            overflow: Whether the model's server just refused the view as too long.
         """
         ...
 
 
 Steering = Callable[[], Awaitable[Sequence[str]]]
-"""Records what the user steered with as messages of theirs and returns their texts; called at step boundaries."""
+"""Records the user's steering messages and returns their texts; called at step boundaries."""
 
 
 class RunPhase(StrEnum):
-    """Where a run is; the names are those gptel's users know."""
+    """The phase of a run; the names are those of gptel's states."""
 
     INIT = "INIT"  # created, nothing sent
     WAIT = "WAIT"  # a request is on its way to the model
     TYPE = "TYPE"  # the model is answering
     TOOL = "TOOL"  # the tools it asked for are running
     TRET = "TRET"  # the step is recorded and another one follows
-    COMPACT = "COMPACT"  # the conversation is being summarised, and nothing is answered
+    COMPACT = "COMPACT"  # the conversation is being summarised, without an answer
     DONE = "DONE"  # the model finished its answer
-    ERRS = "ERRS"  # the provider, the disk or we failed
-    ABRT = "ABRT"  # somebody stopped it
+    ERRS = "ERRS"  # the provider, the disk or the daemon failed
+    ABRT = "ABRT"  # it was aborted
 
 
-# How long a run may go on: turns, calls of tools, tokens and time, as its preset says.
+# Limits of a run from its preset: turns, tool calls, tokens and time.
 #
-# A budget is checked between two requests to the model, so an answer is never cut and its calls have their results;
-# only time also ends what is going on. Time in which a human is asked does not count. Whoever exceeds a budget ends
-# with the error ``budget`` and keeps what was said so far.
+# Limits are checked between two requests to the model, so an answer is never cut and its calls have their results;
+# only the time limit also interrupts. Time spent waiting for a human does not count. A run that exceeds a limit ends
+# with the error ``budget`` and keeps its text so far.
 
 
-MAX_CALLS = 5000  # of tools in one run whose preset does not say: five programs' worth; an honest run needs fewer
+MAX_CALLS = 5000  # tool calls of one run whose preset sets no limit; an ordinary run needs far fewer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a run may use; None means no limit."""
+    """Limits of a run; None means no limit."""
 
     turns: int | None = None  # requests to the model
     calls: int = MAX_CALLS  # of tools
@@ -383,10 +383,10 @@ class Limits:
     time_s: float | None = None
 
     def check(self, turns: int, usage: Usage) -> None:
-        """Return if one more request is within the limits.
+        """Check that one more request is within the limits.
 
         Raises:
-            BudgetSpent: ``turns`` requests that cost ``usage`` are all there may be.
+            BudgetSpent: ``turns`` requests or their ``usage`` reached a limit.
         """
         if self.turns is not None and turns >= self.turns:
             raise BudgetSpent(f"Agent stopped: turn limit ({self.turns}) reached")
@@ -394,10 +394,10 @@ class Limits:
             raise BudgetSpent(f"Agent stopped: token limit ({self.tokens:,}) reached")
 
     def check_calls(self, calls: int) -> None:
-        """Return if a run may make ``calls`` calls of tools, the next ones included.
+        """Check that a run may make ``calls`` tool calls in total, the next ones included.
 
         Raises:
-            BudgetSpent: That is more than there may be.
+            BudgetSpent: That exceeds the limit.
         """
         if calls > self.calls:
             raise BudgetSpent(f"Agent stopped: limit of tool calls ({self.calls:,}) reached")
@@ -407,11 +407,11 @@ class RunTimer:
     """Ends a run when its time is up.
 
     Args:
-        time_s: How long it may take; None is for ever.
-        expire: Called once with the error that says so.
+        time_s: The limit in seconds; None means no limit.
+        expire: Called once with the error when the time is up.
 
     Attributes:
-        timer: Of its end; None while no time counts.
+        timer: The pending timer; None while the clock is paused.
     """
 
     def __init__(self, time_s: float | None, expire: Callable[[BudgetSpent], None]) -> None:
@@ -466,24 +466,24 @@ class RunTimer:
         self._expire(BudgetSpent(f"Agent stopped: time limit ({self._time_s:g} s) reached"))
 
 
-# The tool calls of one answer: which of them run together, and how each comes to its result.
+# The tool calls of one answer: which of them run concurrently, and how each gets its result.
 
-_SHOWN = 500  # characters of arguments that cannot be read
+_SHOWN = 500  # characters of unreadable arguments that are shown
 
 
 Around = Callable[[ToolCall, Awaitable[Envelope]], Awaitable[Envelope]]
-"""Watches one call, which is made when the second argument is awaited; returns its outcome."""
+"""Wraps one call, which is made when the second argument is awaited; returns its outcome."""
 
 
 class ToolCaller:
     """Makes the calls of one run.
 
     Args:
-        tools: What the run may use, by name.
-        context: Where calls happen.
-        authority: Who decides about them.
-        answer: Records that a call begins to act, unless it only looks, and its outcome.
-        around: Watches each call.
+        tools: The tools of the run, by name.
+        context: The context that is passed to each tool.
+        authority: Decides whether a call is allowed.
+        answer: Records the outcome of each call, and the start of those with side effects.
+        around: Wraps each call.
     """
 
     def __init__(
@@ -507,12 +507,12 @@ class ToolCaller:
         results: Mapping[str, ToolResult],
         stand_ins: Mapping[str, ToolSpec],
     ) -> tuple[ToolResult, ...]:
-        """Make the calls that have no result yet, and return the results of all of them, in their order.
+        """Make the calls that have no result yet, and return the results of all calls, in order.
 
         Args:
-            calls: What the model wants.
-            results: What is there already, by call id.
-            stand_ins: Tools in the place of those the model named, by call id; what they do was decided before.
+            calls: The calls of the model.
+            results: Results that exist already, by call id.
+            stand_ins: Tools that replace those the model named, by call id; they need no authorisation.
 
         Raises:
             StoreError: A result could not be recorded.
@@ -536,7 +536,7 @@ class ToolCaller:
         return tuple(known[call.id] for call in calls)
 
     def _groups(self, calls: tuple[ToolCall, ...]) -> list[list[ToolCall]]:
-        """Split the calls so that those that only look run together and those that change something run alone."""
+        """Group the calls: adjacent parallel-safe calls run together, every other call runs alone."""
         groups: list[list[ToolCall]] = []
         joinable = False
         for call in calls:
@@ -595,11 +595,11 @@ class ToolCaller:
 
 @dataclass(slots=True)
 class _CallHooks:
-    """Asks the hooks about one call, and has it as they want it for the human who is asked next."""
+    """Runs the hooks of one call, and keeps the call as they changed it, for the question to a human."""
 
     hooks: CallHooks
     call: ToolCall
-    asked: bool = False  # there is an action, and who refuses it notes that
+    asked: bool = False  # whether the hooks ran; a refusal after that is noted elsewhere
 
     async def before(
         self, tool: str, args: Mapping[str, Any], action_of: Callable[[Mapping[str, Any]], Action], call_id: str
@@ -624,7 +624,7 @@ def describe_call(call: ToolCall) -> str:
 
 
 def with_bounded_arguments(call: ToolCall, spool_dir: Path) -> ToolCall:
-    """Return a call; of one whose arguments are too long only their head, the whole of which is in a file."""
+    """Return a call; arguments that are too long are cut to their beginning and saved to a file in full."""
     if len(call.unreadable) <= MAX_ARGUMENTS:
         return call
     try:
@@ -636,7 +636,7 @@ def with_bounded_arguments(call: ToolCall, spool_dir: Path) -> ToolCall:
 
 
 def _unreadable(call: ToolCall) -> str:
-    """Return what the model is told whose arguments cannot be read."""
+    """Return the error text for a call whose arguments cannot be read."""
     if call.spooled:
         return (
             f"{call.name} was not run: its arguments have more than {MAX_ARGUMENTS} characters. "
@@ -655,18 +655,16 @@ def _unreadable(call: ToolCall) -> str:
     )
 
 
-# Which of a run's tools the model is told about: all, or the usual ones and what it searched for.
+# Which of a run's tools are offered to the model: all, or the core tools and those it searched for.
 #
-# Beside the usual ones, tools whose descriptions take more than ``MOST_TOKENS`` are too much to tell about in every
-# request. Then the model is offered the usual ones and ``tool_search``; what a search finds is offered from the next
-# request on. The tools stand before everything else in a request, so a provider's cache of the conversation ends
-# where they change: they only ever grow, at the end, in the order in which they were found, and a session's next run
-# begins with all that its log says was found. A run without a search that found something new sends the same tools
-# in each request.
+# When the descriptions of the other tools take more than ``MOST_TOKENS``, the model is offered the core tools and
+# ``tool_search``; tools that a search finds are offered from the next request on. The tools come first in a request,
+# so a change to them invalidates a provider's cache of the conversation. Therefore the list only grows at its end, in
+# the order in which tools were found, and a session's next run begins with all that were found according to its log.
 
 NAME = "tool_search"
-MOST_TOKENS = 10_000  # of all tools but the usual ones, without a search
-_SHARE = 10  # of a small window they may take a tenth
+MOST_TOKENS = 10_000  # of all tools but the core ones, without a search
+_SHARE = 10  # they may take a tenth of a small window
 MOST_FOUND = 10
 
 CORE = (
@@ -693,15 +691,15 @@ _SCHEMA: Mapping[str, Any] = {
 
 
 class ToolOffer:
-    """What one run offers.
+    """The tools that one run offers to the model.
 
     Args:
-        tools: All that the run may use, by name.
-        found: Returns names of those that were found before, in that order; others are ignored.
-        window: How many tokens the model can hold; None where that is not known.
+        tools: All tools of the run, by name.
+        found: Returns names of tools that were found before, in order; unknown names are ignored.
+        window: Size of the model's window in tokens; None if unknown.
 
     Attributes:
-        tools: All of them, the search included where there is one.
+        tools: All tools, and the search tool if there is one.
     """
 
     def __init__(
@@ -713,7 +711,7 @@ class ToolOffer:
         self.add(tools)
 
     def add(self, tools: Mapping[str, ToolSpec], *, servers: Sequence[str] = ()) -> None:
-        """Have further tools, known when ``servers`` have told them; only before the first request."""
+        """Add tools that ``servers`` announced; only before the first request."""
         self._schemas: tuple[ToolSchema, ...] = ()
         usual = {name: spec for name, spec in {**self.tools, **tools}.items() if name != NAME}
         self._searched = {name: spec for name, spec in usual.items() if name not in CORE}
@@ -721,13 +719,13 @@ class ToolOffer:
         self._all = tokens <= self._most
         before = () if self._all else self._before()
         self._found = dict.fromkeys(name for name in before if name in self._searched)
-        self.tools.clear()  # whoever makes the calls has this very mapping
+        self.tools.clear()  # ``ToolCaller`` shares this mapping
         self.tools.update(usual if self._all else {**usual, NAME: self._search(servers)})
 
     def schemas(self) -> tuple[ToolSchema, ...]:
-        """Return what the model is told of the tools for the next request, in an order that only grows at its end.
+        """Return the schemas of the offered tools for the next request; the list only grows at its end.
 
-        It is the same object as long as they are the same, in every run.
+        Equal lists are the same object, across runs.
         """
         names = [name for name in self.tools if self._all or name not in self._searched]
         names += () if self._all else self._found
@@ -760,7 +758,7 @@ def _schemas(told: bytes) -> tuple[ToolSchema, ...]:
 
 
 def best_matching_tools(query: str, tools: Mapping[str, ToolSpec]) -> list[str]:
-    """Return the names of the tools that fit ``query`` best, the best first; none when no word of it is anywhere.
+    """Return the names of the tools that match ``query`` best, best first; none without a common word.
 
     A word counts more the fewer tools have it, and more in a name than in a description.
     """
@@ -776,41 +774,41 @@ def best_matching_tools(query: str, tools: Mapping[str, ToolSpec]) -> list[str]:
 
 
 def found_before(conversation: Conversation) -> Sequence[str]:
-    """Return the names of all tools that searches in a conversation found, in that order."""
+    """Return the names of all tools that searches in a conversation found, in the order found."""
     names: dict[str, None] = {}
     for type, parts in conversation.by_type.items():
         if canonical_tool(type.removeprefix("tool-")) != NAME:
             continue
         for part in parts:
             if part.data.get("state") == "output-available":
-                with contextlib.suppress(ValueError, KeyError, TypeError):  # else it was written by nobody we know
+                with contextlib.suppress(ValueError, KeyError, TypeError):  # ignore output of another format
                     matches = json.loads(str(part.data.get("output", "")))["matches"]
                     names |= dict.fromkeys([str(match["id"]) for match in matches])
     return list(names)
 
 
 def _words(text: str) -> set[str]:
-    """Return the words of a text as they are compared: no little ones, singular, a name also in its pieces."""
+    """Return the words of a text for matching: lower case, singular, none under 3 letters, CamelCase also split."""
     words = {*_WORD.findall(text.lower()), *_WORD.findall(_HUMP.sub(" ", text).lower())}
     return {word.removesuffix("s") for word in words if len(word) > 2}
 
 
-# Everything a run takes from preset, configuration and client; ``run_setup`` makes it.
+# The settings of a run, from preset, configuration and client; made by ``run_setup``.
 
 Fresh = Callable[["RunSettings"], Awaitable["RunSettings"]]
-"""Returns the settings that hold from now on: the very same when nothing was changed. Only of named agents."""
+"""Returns the current settings of a named agent; the same object when nothing changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSettings:
-    """Fixed while the run lasts, but for what ``fresh`` reads anew."""
+    """Settings of a run; fixed while it lasts, except when ``fresh`` replaces them."""
 
     backend: Backend
     model: str
     provider: str = ""  # the backend's name
     system: str
     tools: Mapping[str, ToolSpec]
-    offer: ToolOffer | None = None  # which of them the model is told about; None: see ``ToolOffer``
+    offer: ToolOffer | None = None  # which of them are offered to the model; None: made from ``tools``
     context: ToolContext
     authority: Authority
     max_tokens: int
@@ -818,15 +816,15 @@ class RunSettings:
     thinking_budget: int | None = None
     limits: Limits = field(default_factory=Limits)
     tool_results: bool = True  # whether the document shows calls and their results
-    result: Literal["all", "last"] = "all"  # what of a finished run is its text, see ``agents.answer_text``
+    result: Literal["all", "last"] = "all"  # which text of a finished run is its result, see ``agents.answer_text``
     fit: FitToWindow | None = None  # called at every step boundary
-    make: "Callable[..., Run] | None" = None  # makes a run that is more than a conversation; called as ``Run``
-    agent: str = ""  # who answers, where that is not the agent that the session was opened with
-    ready: Callable[[], Awaitable[None]] | None = None  # waits for what the first request needs: servers of tools
-    fresh: Fresh | None = None  # called before every request; None: what holds first holds to the end
-    around: Around | None = None  # watches every tool call
-    kept: dict[object, Any] = field(default_factory=dict)  # by the backend, of the last request
-    log: OrgLog | None = None  # of the branch, where it is kept from one run to the next
+    make: "Callable[..., Run] | None" = None  # constructor of a special run; same arguments as ``Run``
+    agent: str = ""  # the agent that answers, if it is not the one that the session was opened with
+    ready: Callable[[], Awaitable[None]] | None = None  # waits until tool servers are ready for the first request
+    fresh: Fresh | None = None  # called before every request; None: the settings never change
+    around: Around | None = None  # wraps every tool call
+    kept: dict[object, Any] = field(default_factory=dict)  # the backend's cache of the last request
+    log: OrgLog | None = None  # of the branch, if it is kept from one run to the next
 
 
 Step = Callable[[], Awaitable["Step | None"]]
@@ -837,18 +835,18 @@ class Run:
 
     Args:
         run_id: Its id.
-        session_id: Whose messages it makes.
-        recorder: Where its facts go.
-        view: What the model sees, the prompt last.
-        settings: What holds while it lasts.
-        observe: Told every move.
-        steering: What the user steers it with, see ``Steering``.
-        resumed: Where it goes on, when an earlier daemon began it; then ``view`` ends with its answer so far.
+        session_id: The session of its messages.
+        recorder: The recorder of the branch.
+        view: The messages that the model sees, the prompt last.
+        settings: Its settings.
+        observe: Called at every change of its status.
+        steering: Returns steering messages of the user, see ``Steering``.
+        resumed: The recorded state of a run that an earlier daemon began; ``view`` then ends with its answer so far.
 
     Attributes:
-        suspended: Whether it was left without an end, for the next daemon.
-        authority: Who decides what it may do.
-        retry_now: Ends the wait before a request is sent again, if there is one.
+        suspended: Whether it was stopped without an end, for the next daemon to resume.
+        authority: Decides which tool calls are allowed.
+        retry_now: Ends the wait before a request is retried, if any.
     """
 
     def __init__(
@@ -915,7 +913,7 @@ class Run:
             asyncio.CancelledError: It was suspended.
         """
         try:
-            # A task of its own: abort stops the steps and never what is recorded about their end.
+            # A separate task, so that ``abort`` cancels the steps and never the recording of the end.
             self._task = asyncio.create_task(self._steps())
             with self.stopwatch.running():
                 await self._task
@@ -930,32 +928,32 @@ class Run:
             return self._end(RunPhase.ABRT, Outcome(reason="aborted", text=self._answer.text, code=code, message=why))
         except PyagentdError as error:
             return self._end_in_error(error)
-        except Exception as error:  # the run's supervisor: nothing may end a run without an outcome
+        except Exception as error:  # every run must end with an outcome
             log.exception("run %s failed", self.id)
             return self._end_in_error(error)
 
     def abort(self, why: str = "") -> None:
-        """Stop the run wherever it is, even before it began; it ends with the outcome ``aborted``, saying ``why``."""
+        """Stop the run in any phase, even before it began; it ends as ``aborted``, with the message ``why``."""
         if not self._aborted:
             self._why = why
-            if self._task is not None:  # once: a second time would stop the stopping
+            if self._task is not None:  # once: a second cancellation would interrupt the clean-up
                 self._task.cancel()
         self._aborted = True
 
     def suspend(self) -> None:
-        """Stop the run and leave it in the log as it is: the next daemon goes on with it."""
+        """Stop the run and leave it unfinished in the log, for the next daemon to resume."""
         if not self._aborted:
             self.suspended = True
             self.abort()
 
     def cut_off(self) -> None:
-        """Stop the run because the daemon ends: aborted as others are, but nobody wanted it, so that is said."""
+        """Abort the run because the daemon stops; the outcome gives that reason."""
         if not self._aborted:
             self._cut_off = True
             self.abort()
 
     def fail(self, error: PyagentdError) -> None:
-        """Stop the run wherever it is; it ends with ``error``, unless it was aborted before."""
+        """Stop the run in any phase; it ends with ``error``, unless it was aborted before."""
         if not self._aborted:
             self._failure = error
             self.abort()
@@ -975,7 +973,7 @@ class Run:
         return self._call_model
 
     async def _renew(self, fresh: Fresh) -> None:
-        """Have what a named agent's configuration says now hold for the next request."""
+        """Apply the current configuration of a named agent to the next request."""
         before = self._settings
         if (now := await fresh(before)) is before:
             return
@@ -989,7 +987,7 @@ class Run:
         if self._settings.fresh is not None:
             await self._renew(self._settings.fresh)
         self._settings.limits.check(self._turns, self._answer.usage)
-        # What the user steered with goes into the last message of the view, if that is the user's.
+        # Steering texts are added to the last message of the view, if that is the user's.
         last = self._view[-1]
         if self._steering is not None and last.role == "user" and (texts := await self._steering()):
             self._view[-1] = replace(last, parts=(*last.parts, *(Text(text=text) for text in texts)))
@@ -998,7 +996,7 @@ class Run:
         self._turns += 1
         self._move(RunPhase.WAIT)
         self._answer.begin_step()
-        while True:  # while the server finds the request too long, one that is shorter is sent
+        while True:  # shorten and resend while the server refuses the request as too long
             try:
                 stop = await self._send()
                 break
@@ -1009,7 +1007,7 @@ class Run:
         return self._after_answer(stop.stop_reason)
 
     async def _fit(self, *, overflow: bool = False) -> bool:
-        """Have the view made to fit the model, see ``FitToWindow``; return whether it was changed."""
+        """Fit the view to the model's window, see ``FitToWindow``; return whether it changed."""
         if (fit := self._settings.fit) is None:
             return False
         made = await fit(tuple(self._view), self._answer.last_usage, overflow=overflow)
@@ -1018,9 +1016,9 @@ class Run:
         return made is not None
 
     def _secure(self) -> None:
-        """Bring to disk what was recorded, while the next request is made and sent.
+        """Sync the log to disk in the background while the next request is made and sent.
 
-        Nothing comes of its answer before that is done, see ``_send``.
+        ``_send`` waits for the sync before it records any of the answer.
         """
         self._securing = asyncio.create_task(self._recorder.commit())
 
@@ -1043,7 +1041,7 @@ class Run:
         return stop
 
     def _with_usage(self, stop: StepFinished, request: ModelRequest) -> StepFinished:
-        """Return the end of a step with its tokens: estimated where the server says that it read none."""
+        """Return the end of a step with its usage, estimated if the server reports no input tokens."""
         if stop.usage.input or stop.usage.cache_read or stop.usage.cache_write:
             return stop
         read = estimated_tokens(request.system) + sum(estimated_tokens(str(tool)) for tool in request.tools)
@@ -1079,7 +1077,7 @@ class Run:
             self._note = "The model refused to answer"
         elif self._answer.calls:
             return self._run_tools
-        elif stop_reason == "pause_turn" and message.parts:  # without any it would be asked the same for ever
+        elif stop_reason == "pause_turn" and message.parts:  # an empty message would repeat the same request for ever
             self._move(RunPhase.TRET)
             return self._call_model
         elif stop_reason == "max_tokens":
@@ -1102,7 +1100,7 @@ class Run:
         self._settings.limits.check_calls(self._calls)
 
     async def _go_on(self) -> Step:
-        """Take up the calls of the last request where the end of an earlier daemon left them."""
+        """Resume the calls of the last request that an earlier daemon left unfinished."""
         resumed = self._resumed
         assert resumed is not None
         await self._recorder.commit()
@@ -1116,7 +1114,7 @@ class Run:
     async def _complete(
         self, calls: tuple[ToolCall, ...], results: Mapping[str, ToolResult], stand_ins: Mapping[str, ToolSpec]
     ) -> Step:
-        """Make the calls that have no result yet, and give the model all results."""
+        """Make the calls that have no result yet, and add all results to the view."""
         self._move(RunPhase.TOOL, tools=[describe_call(call) for call in calls])
         made = await self._calling.complete(calls, results, stand_ins)
         self._secure()
@@ -1153,12 +1151,12 @@ class Run:
         try:
             aborted = outcome.message or "aborted"
             why = aborted if phase is RunPhase.ABRT else f"not run: {outcome.message}"
-            # What a call's agent was doing ended with this run, unless the daemon ended both.
+            # An awaited agent is ended by its parent's end, unless the daemon stopped both.
             self._answer.close(why, awaited=why if self._cut_off else BY_PARENT)
         except StoreError:
             if phase is RunPhase.DONE:
                 raise  # it ends in this error
-            # The outcome is told, and recorded when the branch is opened anew.
+            # The outcome is published, and recorded when the branch is reopened.
         finally:
             self._log.flush()
         self.state = phase
