@@ -1,4 +1,4 @@
-"""What a user can name: sub-agents, compaction, history, hooks, schedules, MCP servers, named agents and more."""
+"""Features that a user can name: sub-agents, compaction, history, hooks, schedules, MCP servers and more."""
 
 from typing import TYPE_CHECKING
 

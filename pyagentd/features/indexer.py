@@ -37,7 +37,7 @@ Progress = Callable[[int, int], None]  # done, of how many
 
 
 class SearchReply(TypedDict):
-    """What was found, best first."""
+    """The hits of a search, best first."""
 
     hits: list[HitRow]
     more: bool  # there are further hits
@@ -47,7 +47,7 @@ class SearchReply(TypedDict):
 
 @dataclass(slots=True)
 class _Job:
-    """A look at all branches that somebody waits for."""
+    """A sweep over all branches, for a waiting caller."""
 
     anew: bool = False  # empty the tables first
     progress: Progress | None = None
@@ -59,11 +59,11 @@ class Indexer:
 
     Args:
         state: The database; the indexer closes it.
-        registry: Which branches there are; learns from the database which are outside the root.
+        registry: The known branches; the indexer adds those outside the root from the database.
 
     Attributes:
         problem: Why the index may be out of date, or "".
-        unfinished: Told, in the thread, of branches whose last run may have no end, when they are indexed.
+        unfinished: Called, in the thread, with branches whose last run may have no end, after they were indexed.
     """
 
     def __init__(self, state: State, registry: Registry) -> None:
@@ -84,13 +84,13 @@ class Indexer:
         self.unfinished: Callable[[BranchRef], None] = lambda ref: None
 
     def start(self) -> None:
-        """Remember the sessions outside the root, and begin to work."""
+        """Recall the sessions outside the root, and start the thread."""
         with contextlib.suppress(StateError):  # said by the first sweep
             self._recall_elsewhere()
         self._thread.start()
 
     def close(self) -> None:
-        """Stop after the branch at hand; what is left is found at the next start. Blocks for as long."""
+        """Stop after the current branch; the next start finds the rest. Blocks until then."""
         with self._wake:
             self._closing = True
             self._wake.notify()
@@ -101,7 +101,7 @@ class Indexer:
     # -- from the runtime -----------------------------------------------------------------------------------------
 
     def branch_written(self, ref: BranchRef) -> None:
-        """Have a branch looked at soon."""
+        """Mark a branch to be indexed soon."""
         self._registry.add(ref)
         with self._wake:
             if ref.key not in self._dirty:
@@ -112,7 +112,7 @@ class Indexer:
     # -- for operations ----------------------------------------------------------------------------------------
 
     async def search(self, query: Query, *, limit: int, scope: Scope) -> SearchReply:
-        """Return what is found, of an index as fresh as some patience makes it.
+        """Search an index that is as fresh as ``PATIENCE_S`` allows.
 
         Raises:
             StoreError: The database cannot be used.
@@ -127,7 +127,7 @@ class Indexer:
         return {"hits": hits, "more": more, "indexing": not complete, "problem": self.problem or None}
 
     async def reindex(self, progress: Progress) -> tuple[int, int]:
-        """Build the index from nothing; return how many branches and messages there are.
+        """Rebuild the index; return the numbers of branches and messages.
 
         ``progress`` is called in the event loop.
 
@@ -145,7 +145,7 @@ class Indexer:
         return await asyncio.to_thread(self.projection.totals)
 
     def facts(self) -> Mapping[str, Facts]:
-        """Return what the tables know for a list of sessions, by branch directory; blocks, for a thread."""
+        """Return the indexed facts for a list of sessions, by branch directory; blocks, for a thread."""
         try:
             return {self.projection.place(key): facts for key, facts in self.projection.facts().items()}
         except StateError as error:
@@ -153,7 +153,7 @@ class Indexer:
             return {}
 
     async def fresh(self) -> bool:
-        """Wait a while for the index to be up to date; return whether it is, or cannot be: see ``problem``."""
+        """Wait a while for the index to be up to date; return whether it is, or has a ``problem``."""
         age = time.monotonic() - self._swept_at
         if age < max(FRESH_S, FRESH_FACTOR * self._swept_in) and not self._dirty:
             return True
@@ -191,7 +191,7 @@ class Indexer:
             self._serve(jobs)
 
     def _timeout(self, first: float | None) -> float | None:
-        """Return when there is something to do, at the latest: the first sweep, or a branch that has rested."""
+        """Return the seconds until the first sweep or until a marked branch is due, whichever comes first."""
         due = [self._resting.get(key, 0.0) for key in self._dirty] + ([] if first is None else [first])
         return max(0.0, min(due) - time.monotonic()) if due else None
 
@@ -213,7 +213,7 @@ class Indexer:
         _settle(jobs, problem)
 
     def _sweep(self, jobs: list[_Job]) -> None:
-        """Bring everything up to date; what a search waits for, or what is to be built anew."""
+        """Update the whole index, for a search or a rebuild."""
         anew = any(job.anew for job in jobs)
         for attempt in range(2):
             try:
@@ -252,7 +252,7 @@ class Indexer:
         self._keep_elsewhere()
 
     def _update_dirty(self, *, at_once: bool) -> None:
-        """Update what was written; a branch whose turn is quickly followed by the next rests in between."""
+        """Index the marked branches; one that changes again soon waits in between."""
         while not self._closing:
             began = time.monotonic()
             with self._wake:
@@ -298,11 +298,11 @@ class Indexer:
 
 
 class _DaemonStopping(Exception):
-    """The daemon does not wait for the index."""
+    """The thread stops, since the daemon does."""
 
 
 def _of_index(error: StateError) -> StateError:
-    """Return the error as whoever searches is to read it: others need the database for more than the index."""
+    """Return the error with a hint for a search, where the database is needed for the index alone."""
     return StateError(error.message, hint=f"Sessions are not affected, only search is. {error.hint}")
 
 

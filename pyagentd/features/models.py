@@ -1,8 +1,8 @@
-"""The list of models: what each provider offers for the keys that are known.
+"""The models that each provider offers for the known keys.
 
-A provider is asked for its list when the list is needed, with a time limit; the answer is kept for a day in
-``available_models.json``. If it does not answer, the models that ``llm.catalog`` knows are listed instead: a person
-may then still choose another one, with a warning; an agent that edits itself may not.
+A provider's list is requested when needed, with a time limit, and kept for a day in ``available_models.json``. If the
+request fails, the models of ``llm.catalog`` are listed instead: a person may then choose any model, with a warning;
+an agent that edits itself may not.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-# How a model is named, ``[PROVIDER/]NAME``, and which one a name means among those that providers have; pure.
+# Model names, ``[PROVIDER/]NAME``, and finding a model among the providers; pure.
 
 _SHOWN = 40  # models in a message
 
@@ -44,12 +44,12 @@ class Provider:
     """One provider of models.
 
     Attributes:
-        valid: There is a key for it that it has not refused, or it needs none.
-        models: What it has, as far as is known.
-        checked_at: When it listed them, ISO 8601; None: it has not, and these are known by name.
-        trouble: Why it has not, or why its key is of no use; "" when nothing is wrong.
-        stand_in: It is not a model that answers: only who names it gets it.
-        configured: The user named it in the configuration, or it is built in; if not, its key happens to be known.
+        valid: Whether it has a key that it has not refused, or needs none.
+        models: Its known models.
+        checked_at: When it last listed its models, ISO 8601; None if it never has.
+        trouble: Why it has not, or why its key is unusable; "" if nothing is wrong.
+        stand_in: Whether it answers without a model; it is used only if named.
+        configured: Whether the user named it in the configuration, or it is built in; else only its key is known.
     """
 
     valid: bool
@@ -60,17 +60,17 @@ class Provider:
     configured: bool = True
 
     def has(self, name: str) -> bool:
-        """Return whether it has a model; the name of a snapshot stands for the model, and the other way round."""
+        """Return whether the provider has a model; a snapshot's name matches its model, and vice versa."""
         return name in self.models or catalog.family(name) in map(catalog.family, self.models)
 
 
 def model_for_file(model: str, found: Mapping[str, Provider], *, backend: str) -> str:
-    """Return how a model's own ``model`` is written into ``agent.json``: its name, and another provider's.
+    """Return the text for ``agent.json`` of the model that an agent chose for itself.
 
-    A model does not take itself to a provider that nobody configured; its own, ``backend``, is tried first.
+    It cannot switch to a provider that is not configured; its own, ``backend``, is tried first.
 
     Raises:
-        ToolError: No provider with a key has it; lists those that can be had.
+        ToolError: No provider with a key has the model; lists the available ones.
     """
     found = {name: each for name, each in found.items() if each.configured}
     if (made := found_in(model, found, backend=backend)) is not None:
@@ -79,9 +79,9 @@ def model_for_file(model: str, found: Mapping[str, Provider], *, backend: str) -
 
 
 def found_in(model: str, found: Mapping[str, Provider], *, backend: str) -> str | None:
-    """Return how a model is written that a provider with a key has; None when none has.
+    """Return ``NAME`` of a model at ``backend``, else ``PROVIDER/NAME``; None if no provider with a key has it.
 
-    A name alone never means a stand-in, unless that is the ``backend``, or all there is.
+    A name without a provider never means a stand-in, unless that is the ``backend``, or the only provider.
     """
     provider, _, name = model.rpartition("/")
     folded = {each.casefold(): each for each in found}
@@ -98,12 +98,12 @@ def found_in(model: str, found: Mapping[str, Provider], *, backend: str) -> str 
 
 
 def unknown_model_note(model: str) -> str:
-    """Return what is said of a model that nobody has."""
+    """Return the error for a model that no provider has."""
     return f'Model "{model[:100]}" not found in available models.'
 
 
 def models_hint(name: str, found: Mapping[str, Provider]) -> str:
-    """Return which models there are, the one first that ``name`` may have meant."""
+    """Return a hint that lists the available models, a name similar to ``name`` first."""
     listed = sorted({each for known in found.values() if known.valid for each in known.models})
     near = did_you_mean(name, listed)
     told = f"Available: {'; '.join(_of_each(found)) or 'none'}."
@@ -112,7 +112,7 @@ def models_hint(name: str, found: Mapping[str, Provider]) -> str:
 
 
 def _of_each(found: Mapping[str, Provider]) -> Iterator[str]:
-    """Yield what each provider with a key has, with its name."""
+    """Yield the models of each provider with a key."""
     for each, known in found.items():
         if known.valid and known.models:
             whose = f"{each}, a stand-in without a model" if known.stand_in else each
@@ -127,14 +127,14 @@ AGAIN = timedelta(minutes=10)  # after a provider could not be asked
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedModel:
-    """A model that somebody may have: how it is written, and what is to be said about it."""
+    """A model as it is configured, ``[PROVIDER/]NAME``, with a note for the user."""
 
     model: str
     note: str = ""
 
 
 class _Failure(NamedTuple):
-    """Why a provider could not be asked with a key."""
+    """Why a request for a provider's list failed with a key."""
 
     at: datetime
     why: str
@@ -142,7 +142,7 @@ class _Failure(NamedTuple):
 
 
 class Models(Feature):
-    """The models of one daemon's providers."""
+    """The models of all providers."""
 
     def __init__(self, kernel: "Kernel") -> None:
         super().__init__(kernel)
@@ -157,7 +157,7 @@ class Models(Feature):
         self._soon: asyncio.Task[None] | None = None
 
     async def before_prompt(self, branch: LiveBranch, prompt: Prompt, options: SendOptions, run_id: str) -> Prompt:
-        """Return a person's prompt with what was set for it; what it says itself wins."""
+        """Return a person's prompt with the settings for the next message; the prompt's own settings win."""
         given = self.next_settings.get(branch.key)
         if not given or not is_persons(prompt.metadata):
             return prompt
@@ -171,16 +171,16 @@ class Models(Feature):
             self.next_settings.pop(event.branch.key, None)
 
     def known(self, options: SendOptions) -> Mapping[str, Provider]:
-        """Return the providers by name, as a client with these options reaches them, without asking them.
+        """Return the providers by name, as a client with these options reaches them, without requests.
 
-        Where the environment names one backend for everything, there is no other.
+        If the environment names one backend for everything, it is the only one.
         """
         return {name: self._provider(backend, options) for name, backend in self._backends(options).items()}
 
     async def look(self, options: SendOptions, *, refresh: bool = False) -> Mapping[str, Provider]:
-        """Return the same, with the lists of providers that were not asked for a day; ``refresh`` asks all.
+        """Return the providers after requesting the lists that are older than a day; ``refresh`` requests all.
 
-        A provider that nobody configured, and whose key happens to be known, is asked with ``refresh`` alone.
+        A provider that is not configured, and whose key is known anyway, is asked only with ``refresh``.
         """
         async with self._asking:
             if self._lists is None:
@@ -197,31 +197,31 @@ class Models(Feature):
         return self.known(options)
 
     def look_soon(self, options: SendOptions) -> None:
-        """Have lists that are due asked for in the background; what goes wrong is noted."""
+        """Request the lists that are due in the background; errors are logged."""
 
         async def look() -> None:
             try:
                 await self.look(options)
-            except PyagentdError as error:  # the run itself says it
+            except PyagentdError as error:  # the run itself reports it
                 log.info("models: %s", error)
 
         if self._soon is None or self._soon.done():
             self._soon = asyncio.create_task(look(), name="models")
 
     async def stop(self) -> None:
-        """Ask nobody any more."""
+        """Cancel requests in the background."""
         if self._soon is not None:
             self._soon.cancel()
             await asyncio.wait([self._soon])
 
     async def checked(self, model: str, options: SendOptions, *, backend: str) -> CheckedModel:
-        """Return how a person's ``[PROVIDER/]NAME`` is written; one that cannot be checked is taken, and said.
+        """Return a person's ``[PROVIDER/]NAME`` as it is configured; a model that cannot be checked gets a note.
 
-        Where they name no provider, ``backend`` is asked for it.
+        A name without a provider is looked for at ``backend`` first.
 
         Raises:
-            BadRequest: It is not a name, or nobody has it.
-            ConfigError: There is no such provider.
+            BadRequest: The name is malformed, or no provider has the model.
+            ConfigError: The provider is unknown.
         """
         text = parse_model(model, self._config)
         found = await self.look(options)
@@ -258,7 +258,7 @@ class Models(Feature):
         )
 
     def _listed(self, backend: BackendSettings) -> ModelList | None:
-        """Return what a provider listed last, where its server is now."""
+        """Return a provider's last list, if that is from its current server."""
         listed = (self._lists or {}).get(backend.name)
         return listed if listed is not None and listed.valid and listed.server == _address(backend) else None
 
@@ -284,7 +284,7 @@ class Models(Feature):
             return False
 
     async def _ask(self, backend: BackendSettings, options: SendOptions) -> None:
-        """Have a provider list its models, and note what it says; what goes wrong is noted too."""
+        """Request a provider's list of models, and note the list or the failure."""
         name, now, mark = backend.name, self._clock.now(), _key_mark(backend, options)
         assert self._lists is not None  # they are read before anybody is asked
         try:
@@ -309,13 +309,13 @@ def _joined(*parts: Iterable[str]) -> tuple[str, ...]:
 
 
 def _address(backend: BackendSettings) -> str:
-    """Return where a provider's server is, without the name and the password that the address may have."""
+    """Return the address of a provider's server, without user name and password."""
     parts = urlsplit(backend.base_url or "")
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
 def _key_mark(backend: BackendSettings, options: SendOptions) -> tuple[str, str]:
-    """Return a provider's name with what tells the key of a client from others and does not say it."""
+    """Return a provider's name and a hash of the client's key."""
     return backend.name, hashlib.sha256((key_of(backend, options) or "").encode(errors="replace")).hexdigest()
 
 

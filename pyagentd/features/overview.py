@@ -1,6 +1,6 @@
 """Keeps lists of sessions live: sends the rows that changed, a few times a second.
 
-The row of an open branch shows its present state and cost, that of a closed one what its files say. Changes are
+The row of an open branch shows its current state and cost; that of a closed one is read from its files. Changes are
 collected for a moment, so that a run of many steps sends few events; without a watching client nothing is done.
 """
 
@@ -25,7 +25,7 @@ _RUN = ("phase", "tools", "started_at", "message", "attempt", "max_attempts", "r
 
 
 class Overview(Feature):
-    """Tells watchers which sessions changed."""
+    """Sends changed rows to the clients that watch lists of sessions."""
 
     def __init__(self, kernel: "Kernel") -> None:
         super().__init__(kernel)
@@ -42,14 +42,14 @@ class Overview(Feature):
             self._note(event.branch.key, event.branch)
 
     def _written(self, written: BranchWritten) -> None:
-        """Note that files of a branch changed, or are gone."""
+        """Note that files of a branch changed or were deleted."""
         ref = written.ref
         live = self.kernel.opened(ref.key)
         if live is not None or not isinstance(self._changed.get(ref.key), LiveBranch):
             self._note(ref.key, live or ref)
 
     async def stop(self) -> None:
-        """Tell nothing more."""
+        """Stop sending events."""
         self.watchers.clear()
         self._changed.clear()
         if self._timer is not None:
@@ -75,7 +75,7 @@ class Overview(Feature):
         found = await asyncio.to_thread(lambda: {ref.key: single_entry(ref) for ref in refs})
         states = {key: {"state": self.kernel.state_of(key)} for key in found}
         rows = [each | activity(states[key]) for key, each in found.items() if each is not None]
-        # What was opened meanwhile tells itself.
+        # Branches that were opened meanwhile send their own rows.
         self._push(
             [row for row in rows if self.kernel.opened(row["branch"]) is None],
             [key for key, each in found.items() if each is None],
@@ -87,16 +87,16 @@ class Overview(Feature):
                 sink.push(Event("sessions", "", 0, ({"rows": rows, "gone": gone},)))
 
     def running(self) -> list[dict[str, Any]]:
-        """Return the rows of what runs."""
+        """Return the rows of all running branches."""
         return list(filter(None, map(self.row, self.kernel.runs)))
 
     def row(self, branch: LiveBranch) -> dict[str, Any]:
-        """Return what is told of an open branch, as in a ``sessions`` event; nothing when its files are gone."""
+        """Return the row of an open branch for a ``sessions`` event; {} if its files are gone."""
         session = branch.conversation.session
         listed = single_entry(branch.ref, session)
         if listed is None:
             return {}
-        # What the log does not tell stays as it was.
+        # Values that the log lacks stay unchanged.
         known = {key: value for key, value in listed.items() if value or key not in ("preset", "created")}
         return {
             **known,
@@ -110,11 +110,11 @@ class Overview(Feature):
 
 
 def spent_row(spent: Expense) -> dict[str, Any]:
-    """Return what a branch itself cost: ``tokens``, ``usd`` as far as it is known, ``unpriced`` where it is not."""
+    """Return the cost of a branch itself: ``tokens``, ``usd`` where known, ``unpriced`` if some is not."""
     return {"tokens": spent.tokens.total, "usd": spent.known_usd, "unpriced": bool(spent.unpriced)}
 
 
 def activity(status: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a branch does: ``state``, ``queued`` and what a status says of a run, nil where there is none."""
+    """Return the activity of a branch: ``state``, ``queued``, and keys of its run's status, nil without a run."""
     state = status.get("state", Session.IDLE.value)
     return {"state": state, "queued": status.get("queued", 0), **{name: status.get(name) for name in _RUN}}

@@ -1,9 +1,9 @@
 """The ``question`` tool: the model asks the user, the run waits, and the answers are the tool's result.
 
-The schema is the one of other hosts of agents, ``{questions} → {answers: string[][]}``: one list of strings for each
-question, labels of options or the user's own words. The question is an ask like any other: recorded before it is
-shown, shown at the root of the tree as well, still open after a restart of Emacs or the daemon, closed by an abort.
-Where nobody can be asked, the tool returns a fixed error.
+The schema is common among agent programs: ``{questions} → {answers: string[][]}``, one list of strings for each
+question, with labels of options or the user's own words. The question is an ask like any other: recorded before it is
+shown, shown at the root session as well, still open after a restart of Emacs or the daemon, closed by an abort. If no
+human can be asked, the tool returns a fixed error.
 """
 
 import json
@@ -26,7 +26,7 @@ UNAVAILABLE = (
     "The question tool is unavailable here: there is no interactive user to answer. Do not ask — proceed with your "
     "best assumption and state the assumption you made."
 )
-"""What a headless run is told, word for word."""
+"""The tool's error in a run without a human, word for word."""
 
 _DESCRIPTION = """\
 Ask the user, and wait for the answer. Use it when you cannot go on well without knowing what only the user knows: \
@@ -61,12 +61,12 @@ _SCHEMA: Mapping[str, Any] = object_schema(
 
 
 class Question(Feature):
-    """Lets models ask."""
+    """Offers the ``question`` tool."""
 
     tool_names = (NAME,)
 
     def tools_for(self, run: "RunBuilder") -> Sequence[ToolSpec]:
-        """Return the tool, for a run whose human may be asked."""
+        """Return the tool for a run, with the authority to ask its human."""
         return (question(run.authority),)
 
 
@@ -96,13 +96,13 @@ def question(authority: Authority) -> ToolSpec:
 
 
 def checked_answers(questions: Sequence[Mapping[str, Any]], text: str) -> tuple[tuple[str, ...], ...]:
-    """Return the answers in ``text``, JSON: a list for each question, of labels or of other words.
+    """Parse the answers in ``text``, JSON: a list for each question, of labels or other words.
 
-    An answer to one of several questions may be left out (null, [] or ""); a single string stands for a list of it.
-    Words of one's own may go with a picked option, as a follow-up.
+    An answer to one of several questions may be left out (null, [] or ""); a string counts as a list of one. The
+    user's own words may follow a picked option.
 
     Raises:
-        BadRequest: They are no answers to these questions; says which and why.
+        BadRequest: They do not answer these questions; the message says which and why.
     """
     try:
         given = reader.parse(text)
@@ -138,7 +138,7 @@ def _usage(questions: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _detail(args: Args) -> str:
-    """Return the questions on a line, the first one whole."""
+    """Return the questions on one line: the first one, and the number of others."""
     first, *others = args["questions"]
     line = " ".join(str(first["question"]).split())
     return f"{line} (and {len(others)} more)" if others else line
@@ -156,7 +156,7 @@ def _fields(args: Args, ctx: ToolContext) -> dict[str, Any]:
 
 
 def _question_row(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a question as clients get it: every field is there."""
+    """Return a question for clients, with every field present."""
     return {
         "question": asked["question"],
         "header": asked.get("header") or "",

@@ -1,8 +1,8 @@
 """The ``request_scope_expansion`` tool: the model asks for more scope, a human decides.
 
-The exact patterns are computed and checked before anybody is asked, shown, and added as a whole: for one action of
-this run ("allow") or to ``preset.md`` ("always"). The kind of the tool decides to which list they are added. Paths
-that are denied or protected cannot be added, and where no human can be asked the request is refused.
+The exact patterns are computed and checked before the human is asked, shown, and added as a whole: for one action of
+this run ("allow") or to ``preset.md`` ("always"). The kind of the tool decides which list they are added to. Denied
+and protected paths cannot be added, and if no human can be asked the request is refused.
 """
 
 import asyncio
@@ -40,18 +40,18 @@ if TYPE_CHECKING:
     from pyagentd.runtime.kernel import Kernel
     from pyagentd.runtime.run_setup import RunBuilder
 
-# What a model asks to be added to the scope, read: from a tool's name and its words to a ``Widening``.
+# A model's request to widen the scope, parsed: from a tool's name and patterns to a ``Widening``.
 #
-# Looks at the disk: a pattern is made one of the files that would really be opened.
+# Looks at the disk: links are followed, so that a pattern matches the files that would really be opened.
 
 _WILD = re.compile(r"[*?\[]")
 
 
 def widening_for(tools: Mapping[str, ToolSpec], tool: str, patterns: Sequence[str], root: Path) -> Widening:
-    """Return what ``patterns`` for ``tool`` (our name) would add to the scope; looks at the disk.
+    """Return what ``patterns`` for ``tool`` (pyagentd's name) would add to the scope; looks at the disk.
 
     Raises:
-        ToolError: Nobody knows the tool, it has no scope, or a pattern is malformed.
+        ToolError: The tool is unknown or has no scope, or a pattern is malformed.
     """
     right = _right_of(tools, tool)
     try:
@@ -66,7 +66,7 @@ def widening_for(tools: Mapping[str, ToolSpec], tool: str, patterns: Sequence[st
 
 
 def asked_lines(commands: Sequence[str]) -> Iterator[str]:
-    """Yield lines that show the command lines that were asked for, whole, and what each of them runs."""
+    """Yield lines that show the requested command lines in full, and the commands that each of them runs."""
     for number, text in enumerate(commands, 1):
         yield f"Command {number}, as asked for:"
         yield from (f"  {line}" for line in text.splitlines())
@@ -90,14 +90,14 @@ def _right_of(tools: Mapping[str, ToolSpec], tool: str) -> Right:
 
 
 def _path_pattern(text: str, root: Path) -> str:
-    """Return ``text`` as the pattern of the files that would really be opened: absolute, links followed."""
+    """Return ``text`` as an absolute pattern for the files that would really be opened, links followed."""
     if "\0" in text or "\n" in text:
         raise ToolError(f"{text!r} is not a pattern: it has a control character")
     pattern = normalise(text.strip())
     if not pattern.startswith(("/", "**/")):
         pattern = f"{exactly(str(root))}/{pattern.removeprefix('./')}"
     wild = _WILD.search(pattern)
-    if wild is None:  # a path: of a directory everything in it is meant
+    if wild is None:  # a path: for a directory, everything in it is meant
         path = os.path.realpath(os.path.normpath(pattern))
         return exactly(path) + ("/**" if os.path.isdir(path) else "")  # noqa: PTH112 - text, as everywhere here
     validate_pattern(pattern)
@@ -111,7 +111,7 @@ def _path_pattern(text: str, root: Path) -> str:
 
 
 def _programs(command: str) -> list[str]:
-    """Return what ``shell_commands.allow`` needs for each command of a line; of one not read its first word."""
+    """Return the ``shell_commands.allow`` entries for a command: its programs, or its first word if unreadable."""
     reading = shell.read(command)
     if reading.unreadable is not None or not reading.commands:
         return [_first_word(command)]
@@ -167,12 +167,12 @@ _SCHEMA = object_schema(
 
 
 class ScopeExpansion(Feature):
-    """Lets models ask for more scope."""
+    """Offers the tool that requests more scope."""
 
     tool_names = (NAME,)
 
     def tools_for(self, run: "RunBuilder") -> Sequence[ToolSpec]:
-        """Return the tool, which adds to the preset of the run's branch."""
+        """Return the tool, which can extend the preset of the run's branch."""
         spec = ToolSpec(
             name=NAME,
             description=_DESCRIPTION,
@@ -234,7 +234,7 @@ def _told_model(*, success: bool, **facts: Any) -> Output:
 
 
 def _fields(ref: BranchRef, tool: str, widening: Widening, args: Args, ctx: ToolContext) -> dict[str, Any]:
-    """Return what the ``ask`` row says: exactly what "always" would write, and where."""
+    """Return the fields of the ``ask`` row: exactly what "always" would write, and where."""
     file, listed = paths.preset_file(ref.branch_dir), widening.commands or widening.patterns
     lasting = f"{tool} {', '.join(widening.patterns)}{', with any arguments' if widening.commands else ''}"
     lines = [f"Adds to {file}:", f"{': '.join(widening.place)}:", *(f"  - {each}" for each in widening.patterns)]
@@ -270,7 +270,7 @@ def _add(kernel: "Kernel", ref: BranchRef, widening: Widening) -> tuple[str, ...
 
 
 def _samples(tool: str, widening: Widening, ctx: ToolContext) -> Iterator[Action]:
-    """Yield an action for each addition: about the path itself, or about one that its pattern matches."""
+    """Yield a sample action for each addition: on the path itself, or on one that its pattern matches."""
     if widening.right == "command":
         for text in widening.commands:
             yield _BUILTIN[tool].action({"command": text}, ctx)
@@ -284,6 +284,6 @@ def _samples(tool: str, widening: Widening, ctx: ToolContext) -> Iterator[Action
 
 
 def _audit_text(widening: Widening) -> str:
-    """Return which lists would get what, and for which command lines, for the audit."""
+    """Return the additions for the audit: the list, the patterns, and the command lines."""
     added = f"{'.'.join(widening.place)}: {', '.join(widening.patterns)}"
     return f"{added} (for {', '.join(widening.commands)})" if widening.commands else added

@@ -1,9 +1,9 @@
-"""The tools with which a named agent changes its own prompt, documents, permissions and model.
+"""The tools by which a named agent changes its own prompt, documents, permissions and model.
 
-Each tool has an action string of its own, about which the profile decides as about any action; the audit keeps the
-old and the new value. A change of permissions needs a person's approval each time: neither a profile that allows
-everything nor a grant replaces it. Changes are written to ``agent.json`` and ``docs/`` alone, and hold from the next
-request to the model on. A value that somebody else changed after the question was shown is not overwritten.
+Each tool has its own action string, on which the profile decides as on any action; the audit keeps the old and the
+new value. A change of permissions needs a person's approval each time, whatever profiles and grants allow. Changes
+are written only to ``agent.json`` and ``docs/``, and apply from the next request to the model on. A value that was
+changed after the approval was requested is not overwritten.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 ACTS_AS = "self_edit"
 NAMES = ("self_edit_system_prompt", "self_edit_docs", "self_edit_permissions", "self_edit_model")
 CUSTOM = "custom"
-"""What a profile that is written out is called in its action."""
+"""The name of an unnamed profile in its action."""
 
 _LONGEST_PROMPT = 100_000  # characters
 _AUDITED = 500  # characters of an old or new value
@@ -44,18 +44,18 @@ _NEXT = "It holds from your next step on."
 
 
 class SelfEditing(Feature):
-    """Gives named agents the tools by which they change themselves."""
+    """Gives named agents the tools to change themselves."""
 
     tool_names = NAMES
 
     def tools_for(self, run: "RunBuilder") -> Sequence[ToolSpec]:
-        """Return the tools for the run of a named agent; others have none."""
+        """Return the tools for the run of a named agent; none for other sessions."""
         kernel, ref, options = self.kernel, run.branch.ref, run.options
         if not kernel.named.is_named(ref):
             return ()
         listed = kernel.find(Models)
         if listed is not None:
-            listed.look_soon(options)  # by the time it is wanted, there is a list
+            listed.look_soon(options)  # so that the list is there when the model needs it
 
         def model(name: str) -> str:
             if listed is None:
@@ -66,13 +66,13 @@ class SelfEditing(Feature):
         return selfedit_tools(ref.session_dir, kernel.presets.profiles, model)
 
     def granted(self, run: "RunBuilder", permitted: Sequence[str]) -> Sequence[str]:
-        """Return those that its profile permits: a named agent has them whatever its preset names."""
+        """Return the tools that the profile permits; a named agent has them even if its preset does not name them."""
         return run.permitted(NAMES) if self.kernel.named.is_named(run.branch.ref) else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Change:
-    """One change: what is where it goes, before and after."""
+    """One change: the old and the new value."""
 
     detail: str  # of the action
     old: Any
@@ -80,11 +80,11 @@ class _Change:
     key: str  # of ``agent.json``; or the document
 
     def audited(self) -> str:
-        """Return it as the audit keeps it."""
+        """Return the change as the audit stores it."""
         return json.dumps({"old": _short(self.old), "new": _short(self.new)}, ensure_ascii=False)
 
     def require(self, old: Any) -> None:
-        """See that it would still replace ``old``; raises ``ToolError``, which shows what it would replace."""
+        """Require that the value is still ``old``; the ``ToolError`` shows the model the current one."""
         if self.old == old:
             return
         now = "nothing" if self.old is None else truncate(_text(self.old), _TOLD)
@@ -94,7 +94,7 @@ class _Change:
         )
 
     def shown(self) -> str:
-        """Return it as whoever is to approve it sees it."""
+        """Return the change as its approval shows it."""
         if self.old == self.new:
             return "(nothing changes)"
         return unified_diff(None if self.old is None else _text(self.old), _text(self.new), self.key)
@@ -103,12 +103,12 @@ class _Change:
 def selfedit_tools(
     directory: Path, profiles: Mapping[str, Profile], model_for_file: Callable[[str], str]
 ) -> Sequence[ToolSpec]:
-    """Return the four tools, for one run of a named agent.
+    """Return the four tools for one run of a named agent.
 
     Args:
-        directory: The agent's.
-        profiles: The user's own by name.
-        model_for_file: Returns how a model is written into ``agent.json``; raises ``ToolError`` for one nobody has.
+        directory: The agent's directory.
+        profiles: The user's own profiles by name.
+        model_for_file: Returns a model's text for ``agent.json``; raises ``ToolError`` if no provider has it.
     """
 
     def now(key: str) -> Any:
@@ -222,7 +222,7 @@ def _tool(
 
 
 def _change_of_call(change_of: Callable[[Args], _Change], args: Args) -> _Change:
-    """Return the change that a call would make; raises ``ToolError`` when it cannot be made."""
+    """Return the change of a call; raises ``ToolError`` if it is impossible."""
     try:
         return change_of(args)
     except ToolError:
@@ -232,7 +232,7 @@ def _change_of_call(change_of: Callable[[Args], _Change], args: Args) -> _Change
 
 
 def _apply(directory: Path, change: _Change) -> str:
-    """Make ``change``; return what the model is told. Blocks."""
+    """Make ``change``; return the result for the model. Blocks."""
     if change.old == change.new:
         return f"{change.key} is that already; nothing was changed."
     try:

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from pyagentd.runtime.kernel import Kernel
 
 
-# Options that an answer's prose offers, so that a client can show them as buttons.
+# Options that the prose of an answer offers, for clients to show as buttons.
 #
-# Picking one is a message of the user's like any other: nothing here is part of the conversation. Pure; it looks at
-# the end of the answer only, and where it is unsure it offers nothing, since the user can always type.
+# A picked option becomes an ordinary user message: nothing here is part of the conversation. Pure; only the end of
+# the answer is parsed, and in doubt there are no options, since the user can always type.
 
 MOST = 9  # options; each has a digit for a key
 _LABEL = 60  # characters on a button
@@ -45,14 +45,14 @@ _MOST_WORDS = 8  # of an option in a sentence
 
 
 class ReplyOptionRow(TypedDict):
-    """One option."""
+    """One reply option."""
 
     label: str  # on its button
     text: str  # what the user says by choosing it
 
 
 class ReplyOptionsReply(TypedDict):
-    """The options that an answer offers, two at least, or none."""
+    """The options of an answer: two at least, or none."""
 
     options: list[ReplyOptionRow]
     several: bool  # of them may be chosen together
@@ -62,7 +62,7 @@ NONE: ReplyOptionsReply = {"options": [], "several": False}
 
 
 def current_options(conversation: Conversation) -> ReplyOptionsReply:
-    """Return what the last answer offers, when nobody has said anything since."""
+    """Return the options of the last answer, if no message follows it."""
     for message in reversed(conversation.messages.values()):
         if message.is_hidden:
             continue
@@ -76,7 +76,7 @@ def current_options(conversation: Conversation) -> ReplyOptionsReply:
 
 
 def parse_options(answer: str) -> ReplyOptionsReply:
-    """Return the options that an answer ends with: a list that goes with a question, or "A or B?"."""
+    """Parse the options at the end of an answer: a list with a question, or "A or B?"."""
     lines = answer.rstrip().splitlines()
     if lines and _FENCE.match(lines[-1]):
         return NONE  # it ends with code
@@ -85,7 +85,7 @@ def parse_options(answer: str) -> ReplyOptionsReply:
 
 
 def _without_code(lines: Sequence[str]) -> list[str]:
-    """Return the lines outside fences; a fence that nothing closes reaches to the end."""
+    """Return the lines outside fences; an unclosed fence reaches to the end."""
     prose: list[str] = []
     fence = ""
     for line in lines:
@@ -100,7 +100,7 @@ def _without_code(lines: Sequence[str]) -> list[str]:
 
 
 def _last_list(prose: Sequence[str]) -> ReplyOptionsReply | None:
-    """Return the items of the last list, if it belongs to a question right before or right after it."""
+    """Return the items of the last list, if a question is right before or right after it."""
     last = next((at for at in range(len(prose), 0, -1) if _is_item_or_more(prose[at - 1])), 0)
     lines = list(prose[:last])
     question_after = " ".join(" ".join(prose[last:]).split())
@@ -145,7 +145,7 @@ def _last_line(lines: Sequence[str]) -> str:
 
 
 def _asks(before: str, after: str) -> bool:
-    """Return whether the words around a list put it up for choice."""
+    """Return whether the text around a list asks for a choice."""
     if after:
         return len(after) <= 300 and "?" in after and bool(_PICKING.search(after) or _ends_asking(before))
     return _ends_asking(before)
@@ -166,7 +166,7 @@ def _option(item: str) -> ReplyOptionRow:
 
 
 def _in_a_sentence(last: str) -> ReplyOptionsReply | None:
-    """Return the alternatives of a question that ends the last line: "Postgres, MySQL or SQLite?"."""
+    """Return the alternatives in a question that ends the last line: "Postgres, MySQL or SQLite?"."""
     if not last.endswith("?") or _ITEM.fullmatch(last):
         return None
     question = _SENTENCE_END.split(last)[-1]
@@ -199,7 +199,7 @@ def _cut(text: str, most: int) -> str:
 
 
 class Suggestions(Feature):
-    """Tells whoever watches a branch what its user may pick, once an answer is there."""
+    """Sends the reply options of an answer to the clients of its branch."""
 
     def __init__(self, kernel: "Kernel") -> None:
         super().__init__(kernel)

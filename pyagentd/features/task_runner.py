@@ -1,15 +1,15 @@
 """The process that runs one background command, keeps its output and exit status, and outlives the daemon.
 
-A program of its own: it is started by path and imports nothing of ours. It is the parent of the process that confines
-the command, so that this process ends with it and not with the daemon.
+A separate program: it is started by path and imports nothing of pyagentd. It is the parent of the process that
+confines the command, which ends with its parent: so the command does not end with the daemon.
 
-Its argument is the path of the file for the end of the command; by that path a later daemon recognises it. On its
-standard input comes a line of JSON. It begins when a byte follows, and does nothing if the input is closed without
-one, so that no command runs that was not recorded. SIGTERM ends the command: first with SIGTERM, then with SIGKILL.
+Its argument is the path of the result file; a later daemon recognises it by that path. It reads a line of JSON from
+standard input, and starts the command when another byte follows. If the input is closed without one it exits, so that
+no command runs that was not recorded. SIGTERM ends the command: first with SIGTERM, then with SIGKILL.
 
-The JSON: ``argv``, ``leader`` and ``files`` (see ``tools.process``, ``tools.sandbox.enclosure``), ``output`` (path of
-what it prints: the end of it, ``most`` bytes), ``timeout_s``, ``grace_s``, ``temporary`` (a directory to remove). The
-file at the end: ``exit_code`` (128 + number of a signal), ``reason`` ("", "killed", "timeout", or why it could not be
+The JSON: ``argv``, ``leader`` and ``files`` (see ``tools.process``, ``tools.sandbox.enclosure``), ``output`` (the
+file for the last ``most`` bytes of output), ``timeout_s``, ``grace_s``, ``temporary`` (a directory to remove). The
+result file: ``exit_code`` (128 + number of a signal), ``reason`` ("", "killed", "timeout", or why it could not be
 run), ``ended_at`` (seconds since the epoch).
 """
 
@@ -32,7 +32,7 @@ _WRITE = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class _Output:
-    """The file with what was printed: the end of it, once it is too much."""
+    """The output file; it keeps the last ``most`` bytes."""
 
     def __init__(self, path: str, most: int) -> None:
         self._path, self._most = path, most
@@ -41,7 +41,7 @@ class _Output:
         self._gone = 0
 
     def add(self, data: bytes) -> None:
-        """Keep the next piece; a full disk must not end the command."""
+        """Append output; a full disk does not end the command."""
         with suppress(OSError):
             if self._size + len(data) > self._most:
                 self._shorten()
@@ -51,7 +51,7 @@ class _Output:
             self._size += len(data)
 
     def _shorten(self) -> None:
-        """Begin a new file with the second half; who has the old one open reads on in that."""
+        """Start a new file with the second half; readers of the old one keep it open."""
         with open(self._path, "rb") as file:  # noqa: PTH123
             file.seek(max(0, self._size - self._most // 2))
             kept = file.read()
@@ -70,7 +70,7 @@ class _Output:
 
 
 class _Command:
-    """The command, and what confines it, as one group."""
+    """The command and the process that confines it, as one process group."""
 
     def __init__(self, spec: dict[str, Any], stdout: int) -> None:
         self._leader = spec["leader"]
@@ -84,7 +84,7 @@ class _Command:
         )
 
     def stop(self, grace_s: float) -> int:
-        """End all of it, kindly first; return its status."""
+        """End the whole group, with SIGTERM first; return its status."""
         self._ask()
         self._wait(grace_s)
         if self._leader == "launcher" and self.process.poll() is None:
@@ -118,7 +118,7 @@ class _Command:
 
 
 def _run(spec: dict[str, Any], wakeup: int) -> tuple[int, str]:
-    """Run the command to its end; return its exit code and why it was stopped, if it was."""
+    """Run the command to its end; return its exit code, and why it was stopped or ""."""
     output = _Output(spec["output"], spec["most"])
     read, write = os.pipe()
     command = _Command(spec, write)
@@ -158,7 +158,7 @@ def _take(descriptor: int, output: _Output | None, selector: selectors.BaseSelec
 
 
 def _tell(path: str, exit_code: int, reason: str) -> None:
-    """Say how it ended, whole or not at all."""
+    """Write the result file atomically."""
     text = json.dumps({"exit_code": exit_code, "reason": reason, "ended_at": time.time()})
     new = f"{path}.new"
     descriptor = os.open(new, _WRITE | os.O_TRUNC, 0o600)
@@ -173,7 +173,7 @@ _STOP: list[int] = []  # the signals that told us to end
 
 
 def main() -> int:
-    """Do what the arguments say."""
+    """Run the command of the specification on standard input."""
     spec = json.loads(sys.stdin.buffer.readline())
     wakeup, signalled = os.pipe()
     os.set_blocking(signalled, False)

@@ -26,7 +26,7 @@ TIMEOUT_S = 20.0
 
 
 class Titles(Feature):
-    """Told of runs that names sessions."""
+    """Names sessions after their first finished turn."""
 
     def __init__(self, kernel: Kernel, *, timeout_s: float = TIMEOUT_S) -> None:
         super().__init__(kernel)
@@ -50,7 +50,7 @@ class Titles(Feature):
         task.add_done_callback(self._tasks.discard)
 
     async def stop(self) -> None:
-        """Give up what is still asked for; returns at once."""
+        """Cancel the requests for titles, without waiting."""
         for task in self._tasks:
             task.cancel()
 

@@ -1,8 +1,8 @@
-"""The ``TodoWrite`` tool: the agent's list of todos, which each call replaces as a whole.
+"""The ``TodoWrite`` tool: the agent's todo list, which each call replaces as a whole.
 
-The list is the argument of the last call that is part of the conversation: only that call's part in
-``messages.jsonl`` holds it, so it survives every restart, and a rewind brings back the list of that time. Each
-session and each agent has its own. Clients get it in ``todo`` events and when they attach.
+The list is the argument of the last visible call: only that call's part in ``messages.jsonl`` holds it, so it
+survives every restart, and a rewind restores the list of that time. Each session and each agent has its own. Clients
+get it in ``todo`` events and when they attach.
 """
 
 from collections.abc import Mapping, Sequence
@@ -78,7 +78,7 @@ TODO_WRITE = ToolSpec(
 
 
 class Todo(Feature):
-    """The lists of all branches."""
+    """Offers the tool, and sends the todo lists of branches to their clients."""
 
     tool_names = (NAME,)
 
@@ -88,7 +88,7 @@ class Todo(Feature):
         kernel.bus.on(HistoryChanged, self._history_changed)
 
     def tools_for(self, run: "RunBuilder") -> Sequence[ToolSpec]:
-        """Return the tool by which a model writes its list."""
+        """Return the ``TodoWrite`` tool."""
         return (TODO_WRITE,)
 
     def _history_changed(self, changed: HistoryChanged) -> None:
@@ -98,20 +98,20 @@ class Todo(Feature):
 
 
 def _publish(branch: LiveBranch, row: Row) -> None:
-    """Tell a branch's clients of the list that a row makes."""
+    """Send the list in a row to a branch's clients."""
     if (items := of_part(row.data)) is not None:
         branch.publish(Event("todo", branch.key, 0, ({"items": items},)))
 
 
 def todo_items(todos: Sequence[Mapping[str, Any]]) -> list[Item]:
-    """Return a list as clients are told of it."""
+    """Return a list as sent to clients."""
     return [
         {"content": each["content"], "status": each["status"], "active_form": each["activeForm"]} for each in todos
     ]
 
 
 def of_part(row: Mapping[str, Any]) -> list[Item] | None:
-    """Return the list that a ``part`` row makes the session's; None when it makes none."""
+    """Return the list in a ``part`` row of the tool; None for any other row."""
     data = row.get("data_json", {})
     if data.get("state") != "output-available" or canonical_tool(str(row["type"]).removeprefix("tool-")) != NAME:
         return None
@@ -122,7 +122,7 @@ def of_part(row: Mapping[str, Any]) -> list[Item] | None:
 
 
 def current_items(conversation: Conversation) -> list[Item]:
-    """Return the list as it is now, [] when there is none."""
+    """Return the current list, [] if there is none."""
     types = (type for type in conversation.by_type if canonical_tool(type.removeprefix("tool-")) == NAME)
     parts = [part for type in types for part in conversation.by_type[type]]
     parts.sort(key=lambda part: part.row.get("created_at") or 0)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class AgentCost(NamedTuple):
-    """What an agent cost, without those below it."""
+    """The cost of an agent, without the agents below it."""
 
     ref: BranchRef
     parent: str  # branch key
@@ -38,19 +38,19 @@ class AgentCost(NamedTuple):
 
 
 def facts_of(kernel: "Kernel") -> FactsOf:
-    """Return what tells of a model what is known of it."""
+    """Return a function that looks up the facts about a model."""
     return lambda served: kernel.model_facts(served.model, served.provider)
 
 
 class Meters(Feature):
-    """Counts what every open branch holds and costs."""
+    """Gives every open branch a meter for its context and costs."""
 
     def __init__(self, kernel: "Kernel") -> None:
         super().__init__(kernel)
         kernel.bus.on(BranchOpened, self._count)
 
     def _count(self, opened: BranchOpened) -> None:
-        """Give a branch that was opened its meter, which tells whoever watches it or a branch above."""
+        """Give an opened branch its meter, which informs the clients of it and of the branches above."""
         kernel, branch = self.kernel, opened.branch
         if branch.meter is not None:  # kept in memory; agents below it may have gone on
             branch.meter.looked = False
@@ -85,9 +85,9 @@ class Meters(Feature):
 
 
 async def look_below(kernel: "Kernel", branch: LiveBranch) -> list[AgentCost]:
-    """Return every agent below a branch, those above first, and have its meter know what they cost.
+    """Return every agent below a branch, parents first, and add their costs to its meter.
 
-    A log that cannot be read counts nothing.
+    A log that cannot be read counts as empty.
     """
     opened = {live.key: live for live in kernel.all_opened}
     found = await asyncio.to_thread(lambda: list(_below(branch.ref, set(opened), facts_of(kernel))))
@@ -104,7 +104,7 @@ async def look_below(kernel: "Kernel", branch: LiveBranch) -> list[AgentCost]:
 
 
 async def tell_below(kernel: "Kernel", branch: LiveBranch) -> None:
-    """Look at the agents below a branch that was opened, and tell its clients what they cost before."""
+    """Add the costs of the agents below an opened branch to its meter, and tell its clients."""
     async with kernel.using(branch.ref) as live:
         if await look_below(kernel, live) and live.meter is not None:
             live.meter.changed()
@@ -112,7 +112,7 @@ async def tell_below(kernel: "Kernel", branch: LiveBranch) -> None:
 
 def _below(ref: BranchRef, opened: set[str], known: FactsOf) -> Iterator[AgentCost]:
     for child in child_agents(ref):
-        # What is open is counted on the loop, where nothing is added to it meanwhile.
+        # Open branches are counted in the event loop, where nothing changes them meanwhile.
         conversation = Conversation() if child.key in opened else read_conversation(child)
         yield AgentCost(child, ref.key, _branch_facts(conversation), session_usage(conversation, known))
         yield from _below(child, opened, known)
@@ -123,10 +123,10 @@ def _branch_facts(conversation: Conversation) -> dict[str, Any]:
     return {"preset": session.get("agent") or None, "description": session.get("description") or None}
 
 
-# What all sessions cost together, by day, model, session or preset: sums over the tables of ``state.db``.
+# The cost of all sessions, by day, model, session or preset: sums over the tables of ``state.db``.
 #
-# Each request counts once, however many branches and forks have a copy of it; agents count with the session at the
-# root of their tree. Prices are those of today. What is in the trash is not in the tables, and not here. Blocks.
+# Each request counts once, however many branches and forks have a copy of it; agents count with the root session of
+# their tree. Prices are today's. Sessions in the trash are not in the tables, so not here. Blocks.
 
 By = Literal["day", "model", "session", "preset"]
 
@@ -135,14 +135,14 @@ _UNKNOWN = "unknown"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageLine:
-    """One day, model, session or preset.
+    """The cost of one day, model, session or preset.
 
     Attributes:
-        key: The day in ISO 8601, the model's name, the session's place (as ``chat_sessions.id`` without the branch),
+        key: The day in ISO 8601, the model's name, the session's place (``chat_sessions.id`` without the branch), or
             the preset's name.
-        requests: How many requests there were.
-        spent: What they cost.
-        facts: Of a session ``session_id`` and ``title``.
+        requests: The number of requests.
+        spent: Their cost.
+        facts: For a session, ``session_id`` and ``title``.
     """
 
     key: str
@@ -151,16 +151,16 @@ class UsageLine:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     def to_wire(self) -> dict[str, Any]:
-        """Return it for clients."""
+        """Return the line as sent to clients."""
         return {"key": self.key, **self.facts, "requests": self.requests, **self.spent.to_wire()}
 
 
 def report(
     state: State, facts_of: FactsOf, by: By, *, since_ms: int = 0, zone: tzinfo | None = None
 ) -> list[UsageLine]:
-    """Return what was spent since a moment (epoch ms), days with the newest first, anything else the dearest.
+    """Return the cost since a moment (epoch ms): days newest first, all else most expensive first.
 
-    Days are those of a time zone; None is that of the machine.
+    Days are in the time zone ``zone``; None is the machine's.
 
     Raises:
         StoreError: The database cannot be used.
@@ -184,14 +184,14 @@ def report(
 
 
 def days_ago(days: int, now: datetime, zone: tzinfo | None = None) -> int:
-    """Return in epoch ms when the first of the last ``days`` days began, of which today is one."""
+    """Return the start of the first of the last ``days`` days, today included, in epoch ms."""
     today = now.astimezone(zone).date()
     begin = datetime.combine(today - timedelta(days=days - 1), time.min, zone)
     return int(begin.timestamp() * 1000)
 
 
 def sum_of_lines(lines: Iterable[UsageLine], key: str = "") -> UsageLine:
-    """Return several lines as one."""
+    """Return the sum of several lines."""
     known = list(lines)
     return UsageLine(
         key=key, requests=sum(line.requests for line in known), spent=sum((line.spent for line in known), Expense())
@@ -199,7 +199,7 @@ def sum_of_lines(lines: Iterable[UsageLine], key: str = "") -> UsageLine:
 
 
 def priced_usage(counted: RequestTotals, facts_of: FactsOf) -> "Expense":
-    """Return what requests to one model cost."""
+    """Return the cost of requests to one model."""
     prices = facts_of(counted.served).prices
     if prices is None:
         return Expense(tokens=counted.usage, unpriced=frozenset({counted.served.model or _UNKNOWN}))
@@ -207,7 +207,7 @@ def priced_usage(counted: RequestTotals, facts_of: FactsOf) -> "Expense":
 
 
 def session_of(key: str) -> str:
-    """Return the session at the root of the tree of the branch or agent with this ``chat_sessions.id``."""
+    """Return the root session of the branch or agent with this ``chat_sessions.id``."""
     return key.rpartition("/branches/")[0] or key
 
 
@@ -239,7 +239,7 @@ def _day(quarter: int, zone: tzinfo | None) -> str:
 
 
 def _at_length(prices: Prices, longer: int) -> Prices:
-    """Return the prices of requests whose prompts were longer than ``longer``, whatever their sum is."""
+    """Return the prices for requests whose prompts were each longer than ``longer``, whatever their sum."""
     if prices.long is not None and prices.long_above is not None and longer >= prices.long_above:
         return prices.long
     return replace(prices, long=None)

@@ -1,10 +1,10 @@
-"""The decision about an action: allow, deny (a deny always wins) or ask; and what an answer can be remembered as.
+"""The decision about an action: allow, ask or deny; and the patterns by which an approval is remembered.
 
 A deny wins over every allow, and nothing can allow a protected place. The order of the rules is fixed, and the first
-rule that applies decides: 1 protected places, 2 any deny of the agent or of a session above it, also because one of
-them is read-only, 3 an answer of a human that allowed exactly this resource once, 4 tools that have no resource, 5
-scope, 6 the profile, 7 the tool's own wish to be confirmed. Nothing here looks at the disk: paths come resolved,
-commands and rules parsed.
+one that applies decides: 1 protected places, 2 any deny of the agent or of a session above it, also because one of
+them is read-only, 3 a human's approval of exactly this resource, once, 4 tools that have no resource, 5 scope, 6 the
+profile, 7 whether the tool asks for confirmation. Nothing here looks at the disk: paths are resolved, commands and
+rules parsed beforehand.
 """
 
 import re
@@ -50,14 +50,14 @@ Rule = Literal["protected", "deny", "scope", "command", "profile", "headless", "
 
 @dataclass(frozen=True, slots=True)
 class Allow:
-    """It may happen."""
+    """The action may happen."""
 
     by: str  # for the audit: "scope", "meta", "grant REGEX", "profile NAME", "allowed once"
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A human decides."""
+    """A human must decide."""
 
     reason: str
     remember: tuple[str, ...] = ()  # the regular expressions that "session" and "always" would remember
@@ -66,7 +66,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Deny:
-    """It may not happen."""
+    """The action must not happen."""
 
     reason: str
     rule: Rule
@@ -75,11 +75,11 @@ class Deny:
 Decision = Allow | Ask | Deny
 
 Confirm = bool | Literal["always"]
-"""Whether a tool wants a human to agree: True unless a named profile or a grant allows it, "always" in any case."""
+"""Whether a tool asks for approval: True unless a profile or a grant allows the action, "always" in any case."""
 
 
 def decide(action: Action, context: Context, confirm: Confirm) -> Decision:
-    """Return whether ``action``, which the tool has computed from its checked arguments, may happen."""
+    """Decide about ``action``, which the tool computed from validated arguments."""
     action = _complete_command(action)
     if refusal := protected_reason(action, context):
         return Deny(refusal, "protected")
@@ -95,9 +95,9 @@ def decide(action: Action, context: Context, confirm: Confirm) -> Decision:
 
 
 def _complete_command(action: Action) -> Action:
-    """Return a command with its reading, and without the devices that are its own; any other action as it is.
+    """Return a command with its parsed text, and without the devices in ``COMMAND_DEVICES``; other actions unchanged.
 
-    If its caller has not read it, its files have not been looked up.
+    If the caller has not parsed it, its files have not been resolved either.
     """
     if action.kind != "command":
         return action
@@ -118,16 +118,16 @@ def _complete_command(action: Action) -> Action:
 def once_key(action: Action) -> str:
     """Return the entry of ``Context.allow_once`` for ``action``.
 
-    It names the file that is really touched: a link that is put elsewhere afterwards is another resource.
+    It names the file that is really touched: if a link is changed afterwards, it is another resource.
     """
     return str(action) if action.kind == "command" else action.forms[-1]
 
 
 def _decide_in_scope(action: Action, context: Context, confirm: Confirm) -> Decision:
-    """Decide about an action inside the scope, by profiles, grants and the tool itself."""
+    """Decide about an action inside the scope: by profiles, grants and the tool's ``confirm``."""
     profiles = [each for each in (context.profile, *context.ancestor_profiles) if each is not None]
     found = [(each, verdict(each, action)) for each in profiles]
-    # Tools without a resource of their own are in every profile; whether they ask is theirs to say.
+    # Profiles do not ask about or deny tools without a resource; the tool itself decides whether to ask.
     verdicts = [(profile, says) for profile, says in found if action.kind != "meta" or says == "allow"]
     denying = next((profile for profile, says in verdicts if says == "deny"), None)
     asking = next((profile for profile, says in verdicts if says == "ask"), None)
@@ -161,9 +161,9 @@ def _profile_denial(action: Action, profile: Profile, *, above: bool) -> Deny:
 
 
 def _decide_unreadable(action: Action, context: Context, why: str) -> Decision:
-    """Return the decision about a command that is admitted by ``*`` alone and cannot be vouched for.
+    """Decide about a command that only ``*`` admits, and whose effects are not known.
 
-    Only a human who saw this very text can let it pass: whoever wrote a profile or an ``--allow`` did not.
+    Only a human who saw this very text can allow it: the author of a profile or an ``--allow`` did not.
     """
     if grant := covering_grants(action, context.remembered):
         return Allow(f"grant {grant}")
@@ -199,11 +199,11 @@ def _decide_by_human(action: Action, context: Context, reason: str) -> Ask | Den
     )
 
 
-# What no tool may touch, whatever a preset or a person's grant says.
+# Places that no tool may touch, whatever a preset or a person's grant says.
 #
 # A session's own records decide what the agent may do next, so a tool that could write them could give itself any
-# right. Credentials are worse read than written: what a model has seen has left the machine. The patterns go by
-# shape and so hold for a session outside the sessions root and for any user's home; a daemon adds its own places.
+# permission. Credentials must not even be read: what a model has seen has left the machine. The patterns match names,
+# so they also cover a session outside the sessions root and any user's home; the daemon adds its own directories.
 
 _RECORDS = (
     "session.md",
@@ -220,7 +220,7 @@ _RECORDS = (
 SESSION_RECORDS = tuple(f"**/branches/*/{inner}{name}" for name in _RECORDS for inner in ("", "agents/**/"))
 
 HOOKS = ("**/.pyagentd/hooks.toml", "**/.pyagentd/hooks/**")
-"""What a project has asked before its agents act: an agent must not put it to sleep."""
+"""A project's hooks, which are called before its agents act: an agent must not disable them."""
 
 GIT = (
     "**/.git",  # as a file it says where the repository is
@@ -229,7 +229,7 @@ GIT = (
     "**/.git/**/config.worktree",
     "**/.git/**/hooks/**",
 )
-"""What git runs programs by, later and outside: a tool that writes files does not write these; git itself may."""
+"""Files that make git run programs, later and unconfined: file tools must not write them; git itself may."""
 
 CREDENTIALS = (
     "**/.authinfo*",
@@ -259,7 +259,7 @@ CREDENTIALS = (
     "**/.local/share/keyrings/**",
     "**/.pyagentd-snapshots",  # what files of other projects were, among them perhaps secret ones
     "**/.pyagentd-snapshots/**",
-    # Of this process and of others of the user: variables hold keys, and what is open or in memory has no path.
+    # Of this process and the user's others: variables hold keys, and open files and memory have no path of their own.
     "/proc/*/environ",
     "/proc/*/mem",
     "/proc/*/fd/**",
@@ -270,17 +270,17 @@ CREDENTIALS = (
 )
 
 
-# Where an agent may act: the steps of the decision that look at paths and commands.
+# The scope: the steps of the decision that look at paths and commands.
 #
-# A prohibition matches either form of a path, and takes names for the same that some file system takes for the same;
-# a permission matches the resolved form only, character by character. Reasons are whole sentences, for the model
-# that must do something else and for the person who can change a rule.
+# A prohibition matches either form of a path, and ignores case and other differences that some file system ignores; a
+# permission matches only the resolved form, character by character. Reasons are whole sentences, for the model that
+# must find another way and for the person who can change a rule.
 
 EXPAND = "Use request_scope_expansion to ask the user for approval."
 
 
 def protected_reason(action: Action, context: Context) -> str | None:
-    """Return why an action is always denied, whatever a preset or a person says; None when it is not."""
+    """Return why an action is always denied, whatever a preset or a person allows; None if it is not."""
     for path in (*action.paths, *action.writes):
         if _matching_pattern(CREDENTIALS, path):
             return (
@@ -302,7 +302,7 @@ def protected_reason(action: Action, context: Context) -> str | None:
 
 
 def denied_reason(action: Action, context: Context) -> str | None:
-    """Return which ``deny`` of the agent or of a session above it forbids this, or None."""
+    """Return which ``deny`` of the agent or of a session above it forbids the action, or None."""
     for path in (*action.paths, *action.writes):
         if pattern := _matching_pattern(context.preset.paths.deny, path):
             return (
@@ -327,7 +327,7 @@ def denied_reason(action: Action, context: Context) -> str | None:
 
 
 def outside_reason(action: Action, context: Context) -> str | None:
-    """Return why an action is outside the scope; None when it is inside."""
+    """Return why an action is outside the scope; None if it is inside."""
     paths = context.preset.paths
     match action.kind:
         case "meta":
@@ -360,7 +360,7 @@ def _path_refusal(
     action: Action, right: str, touched: Iterable[ResolvedPath], scope: tuple[str, ...], also: tuple[str, ...] = ()
 ) -> str | None:
     for path in touched:
-        # A link inside the scope that leads out of it is outside: what counts is the file that would be opened.
+        # A link inside the scope that leads out of it is outside: the file that would be opened counts.
         if first_match(scope, path.resolved) is None and first_match(also, path.resolved) is None:
             return (
                 f"{action.tool} may not {right} {path}: it is outside `paths.{right}` of this session "
@@ -370,31 +370,30 @@ def _path_refusal(
 
 
 def _matching_pattern(patterns: tuple[str, ...], path: ResolvedPath) -> str | None:
-    """Return the pattern that matches either form of ``path``: a link must not lead around a prohibition."""
+    """Return the pattern that matches either form of ``path``: a link must not bypass a prohibition."""
     found = first_match_folded(patterns, path.resolved)
     return found or (None if path.lexical == path.resolved else first_match_folded(patterns, path.lexical))
 
 
-# What an approval may be remembered as, and what a remembered approval covers; pure.
+# Remembered approvals: the patterns for an action, and whether patterns cover one; pure.
 #
-# A person who answers "for this session" or "always" agrees to regular expressions that were shown, and to nothing
-# else. Each is matched against a whole action string. They are chosen so that no text which one of them matches can
-# do more than its beginning says: a remembered ``git log`` never matches a command with another command in it, since
-# what would begin one (``;``, ``|``, ``$``…) is not among the characters that may follow. A command line is covered
-# only when *every* command of it is, and only by its exact text when it writes files, runs what its options name, or
-# cannot be read at all.
+# A person who answers "for this session" or "always" agrees to the regular expressions that were shown, and to
+# nothing else. Each is matched against a whole action string. No text that one of them matches can do more than its
+# beginning says: a remembered ``git log`` never matches a line with another command, since the characters that could
+# start one (``;``, ``|``, ``$``…) must not follow. A command line is covered only if *every* command of it is, and
+# only by its exact text if it writes files, runs programs that its options name, or cannot be parsed.
 
 
 _SPECIAL = re.compile(r"[\\.^$*+?{}\[\]|()]")
 
-# What may follow a remembered command: nothing that a shell would take for more than words of the same command.
+# What may follow a remembered command: only characters that a shell reads as words of the same command.
 _ANY_WORDS = r"(?: [^;&|<>()$`\\\n\r]*)?"
 _ONLY_OPTIONS = r"(?: (?:-[\w=,.:+-]*|\d+))*"
 
-# Commands known by their second word: those that only look, whatever words follow, and those that run the project's
-# own code anyway, so that no option of theirs adds to it. A command that fetches or sends may name the program to do
-# it with, one that checks may write a report anywhere, one that deletes is not agreed to by its harmless uses: what
-# is remembered of these is their exact text.
+# Commands known by their second word: those that only read, whatever words follow, and those that run the project's
+# own code anyway, so that no option adds to it. Other commands are remembered by their exact text: one that fetches
+# or sends may name a program to run, one that checks may write a report anywhere, and the harmless uses of one that
+# deletes prove nothing.
 _KNOWN_BY_TWO = {
     "git": ("blame", "describe", "diff", "log", "ls-files", "rev-parse", "shortlog", "show", "status"),
     "cargo": ("build", "check", "clippy", "test"),
@@ -416,8 +415,8 @@ _CHANGING = "(?:Edit|Write)"
 def patterns_to_remember(action: Action) -> tuple[str, ...]:
     """Return the regular expressions that "session" and "always" would remember for ``action``.
 
-    A change of a file is remembered for the files of its directory, a page of the web for its site, a search of the
-    web for all of them, a command as described above, anything else as exactly what it is.
+    A change of a file is remembered for the files of its directory, a web page for its site, a web search for all
+    searches, a command as described above, anything else exactly.
     """
     if action.kind == "command":
         patterns = [_pattern_for_command(action.tool, command) for command in _commands_alone(action)]
@@ -426,10 +425,10 @@ def patterns_to_remember(action: Action) -> tuple[str, ...]:
 
 
 def covering_grants(action: Action, remembered: Iterable[re.Pattern[str]]) -> str | None:
-    """Return the remembered patterns that cover ``action``, joined by " and "; None when they do not."""
+    """Return the remembered patterns that cover ``action``, joined by " and "; None if it is not covered."""
     patterns = list(remembered)
     if action.kind != "command":
-        return _matched_patterns(action.forms, patterns)  # a link must not borrow the rights of its name
+        return _matched_patterns(action.forms, patterns)  # a link must not get the permissions of its name
     if _has_exact(str(action), patterns):
         return literal(str(action))
     commands = _commands_alone(action)
@@ -441,7 +440,7 @@ def covering_grants(action: Action, remembered: Iterable[re.Pattern[str]]) -> st
 
 
 def literal(text: str) -> str:
-    """Return an expression that matches ``text`` alone, escaped only where necessary, since people read it."""
+    """Return an expression that matches ``text`` alone, escaped only where necessary, for people to read."""
     return _SPECIAL.sub(r"\\\g<0>", text)
 
 
@@ -477,7 +476,7 @@ def _pattern_for_form(action: Action, form: str) -> str:
 
 
 def _commands_alone(action: Action) -> tuple[SimpleCommand, ...]:
-    """Return the commands of a line that does no more than they do, and writes no file; none of any other line."""
+    """Return the commands of a parsed line that writes no file; () for any other line."""
     reading = action.shell
     if reading is None or reading.unreadable is not None or reading.writes or action.writes:
         return ()
@@ -500,7 +499,7 @@ def _pattern_for_command(tool: str, command: SimpleCommand) -> str:
 
 
 def _is_plain_command(command: SimpleCommand) -> bool:
-    """Return whether a command is its words and nothing more: no wrapper, no variable, no option that does more."""
+    """Return whether a command is just its words: no wrapper, no variable, no option with effects."""
     if not command.words or not command.plain:
         return False
     try:
@@ -514,7 +513,7 @@ def _has_exact(text: str, patterns: list[re.Pattern[str]]) -> bool:
 
 
 def _matched_patterns(texts: Iterable[str], patterns: list[re.Pattern[str]]) -> str | None:
-    """Return the patterns that match the texts, or None when one of the texts is matched by none."""
+    """Return the patterns that match the texts, or None if a text is matched by none."""
     used: dict[str, None] = {}
     for text in texts:
         found = next((pattern.pattern for pattern in patterns if fits(pattern, text)), None)
@@ -528,17 +527,17 @@ def _unescape(expression: str) -> str:
     return re.sub(r"\\(.)", r"\1", expression)
 
 
-# What a human may add to the scope of a session when its model asks for it; pure.
+# Additions to the scope that a model requests and a human may approve; pure.
 #
-# Only the lists that allow can grow. What is denied, protected or outside the profile stays so: the decision looks
-# at these first, with a widening as without.
+# Only lists that allow can grow. What is denied, protected or outside the profile stays so: these rules come first,
+# with a widening too.
 
 Right = Literal["read", "write", "command"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Widening:
-    """Additions to one right."""
+    """Additions to one list of permissions."""
 
     right: Right
     patterns: tuple[str, ...]  # of paths; programs of commands
@@ -546,7 +545,7 @@ class Widening:
 
     @property
     def place(self) -> tuple[str, str]:
-        """The section and key of the list of ``preset.md`` that they are added to."""
+        """The section and key in ``preset.md`` of the list that they are added to."""
         return ("shell_commands", "allow") if self.right == "command" else ("paths", self.right)
 
     def preset(self, preset: Preset) -> Preset:
@@ -558,10 +557,10 @@ class Widening:
         return replace(preset, paths=replace(paths, **{self.right: added}))
 
     def widen(self, context: Context, action: Action) -> Context | None:
-        """Return ``context`` with the additions, as far as they concern ``action``; None when they do not.
+        """Return ``context`` with the additions, as far as they concern ``action``; None if they do not.
 
-        A file that was asked for by its very name needs no further question; one that a pattern covers does, and so
-        does every command: a line that was asked for is inside the scope as it stands, and then its tool asks.
+        A file that was requested by its exact name needs no further question; one that matches a pattern does, and so
+        does every command: a requested line is inside the scope unchanged, and then its tool asks.
         """
         if action.kind != self.right and not (action.kind == "command" and self.right in ("read", "write")):
             return None
