@@ -531,7 +531,7 @@ class Analysis:
             if head.start == form.start and isinstance(items[1], Symbol):
                 try:
                     self.name(items[1], scope)
-                except LispError as error:  # the specification has @ in no other place than before a future
+                except LispError as error:  # in the specification, @ can only precede a future
                     error.reason = "parse_error"
                     raise
             bound = name in scope or name in self.defined

@@ -191,7 +191,7 @@ class Writer:
         self.chargers: dict[str, int] = {}
         self.fixed: dict[str, ast.expr] = {}  # variables whose value is computed when the program starts
         self.kinds: dict[str, str] = {}  # of variables that can only be of one type
-        self.sole: set[str] = set()  # variables whose value nothing else refers to
+        self.sole: set[str] = set()  # variables with the only reference to their value
         self.charged: set[int] = set()  # ids of nodes whose slots another one charges
         self._places = places
         self._count = 0
@@ -399,7 +399,7 @@ class Operations(Writer):
                 test = either([self.is_type(first, "int", p), self.is_type(again(), "float", p)], p)
             # An operand that must be computed comes first, so that it is always evaluated.
             tests.insert(len(tests) if are_computed or isinstance(arg, PLAIN) else 0, test)
-        if are_computed:  # one test, which evaluates both operands in order, whatever the first one is
+        if are_computed:  # one test, which always evaluates both operands in order
             tests = [ast.BinOp(tests[0], ast.BitAnd(), tests[1], **p)]
         return tests, operands
 
@@ -885,7 +885,7 @@ class Emitter(Operations):
             computed.append(self.is_one_of(first, "numbers·", p))
             more, by = [number()], number()
         tests = computed[:1]
-        for each in computed[1:]:  # whatever the first one gives, all are computed
+        for each in computed[1:]:  # `&` evaluates all, also after a false one
             tests = [ast.BinOp(tests[0], ast.BitAnd(), each, **p)]
         inner = python_name(var.python, p)
         for again in keys[:-1]:

@@ -428,7 +428,7 @@ def call(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
     args = form.items[1:]
     if not args:
         analysis.fail("call needs the name of a tool", form, 'Write (call "tool" {:arg value}).')
-    is_map = len(args) < 2 or not isinstance(args[1], Literal) or args[1].value is None  # as far as can be seen
+    is_map = len(args) < 2 or not isinstance(args[1], Literal) or args[1].value is None  # as far as is known here
     if len(args) > 2 or not (is_map or (isinstance(args[0], Literal) and args[0].value in ENDS)):
         error = LispError(
             "validation_error",

@@ -70,7 +70,7 @@ LARGEST_MESSAGE: Final = 128 * 1024 * 1024
 """Bytes of one message."""
 
 _LENGTH: Final = struct.Struct("!I")
-_SLICE_MS: Final = 20  # between two checks of what may end the waiting
+_SLICE_MS: Final = 20  # between two calls of ``check`` while waiting
 
 
 class Disconnected(Exception):
@@ -398,13 +398,13 @@ class _ChildRun:
                         )
                     case _:
                         raise BadMessage("neither a call, an error nor a result")
-        except Disconnected:  # ended by its clock or, failing that, for want of memory
+        except Disconnected:  # the child was ended by its clock, or else ran out of memory
             used_ms = (time.monotonic() - self._timeout.started) * 1000
             raise (too_long(self._limits) if used_ms >= self._limits.timeout_ms else _out_of_memory()) from None
         except (BadMessage, TypeError, ValueError, RecursionError) as error:
             raise LispError("memory_exceeded", "the program gave an answer that cannot be read") from error
         finally:
-            self._threads.end()  # what still runs is given up
+            self._threads.end()  # calls that still run are abandoned
 
     def _begin_call(self, number: int, name: str, args: dict[Any, Value], position: Position) -> None:
         """Call a tool and answer; in a thread of its own if the program can make calls in parallel."""
@@ -467,7 +467,7 @@ GRACE_S: Final = 0.25
 
 def fork_children(control: int, compile: Compile) -> None:
     """Fork a child for each pair of descriptors that arrives on the socket ``control``; return when it is closed."""
-    # Import now what is imported when first needed: a child can open no files.
+    # Import lazily imported modules now: a child can open no files.
     compile('(str (re-find #"é" "é") (count "e\u0301") (call "t" {}))').run(
         context={}, memory={}, tools=lambda name, args: None, limits=Limits()
     )

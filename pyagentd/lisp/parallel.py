@@ -296,7 +296,7 @@ class Threads:
             self._release(baton)
 
     def finish(self) -> None:
-        """Wait for the futures that nothing has read; the first failure in the program's order is raised."""
+        """Wait for the futures that were never read; raise the first failure in the program's order."""
         for future in self._unread:
             if not future.seen:
                 future.result()

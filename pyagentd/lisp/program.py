@@ -72,7 +72,7 @@ class Program:
                 except Signal as ended:
                     value, signal = ended.value, ended.name
                 running.threads.finish()
-            except Signal as ended:  # of a future that nothing has read
+            except Signal as ended:  # of a future that was never read
                 if signal is None:
                     value, signal = ended.value, ended.name
             check_extent(value, limits)  # shared parts count as often as they will be written
@@ -152,7 +152,7 @@ def compile(text: str) -> Program:
             source=text,
         ) from None
     namespace = emitter.globals
-    exec(code, namespace)  # the tree was made by the emitter alone: the program's text is in it as data only
+    exec(code, namespace)  # the compiler made the whole tree: the program's text is only data in it
     return Program(text, namespace[ENTRY])
 
 

@@ -123,7 +123,7 @@ def check_extent(value: Value, limits: Limits) -> tuple[int, int]:
     if type(value) not in _COLLECTIONS:
         return 0, len(value) if type(value) is str else 0
     level: list[Any] = [value]
-    shapes = {type(value)}  # the types of what is in the level
+    shapes = {type(value)}  # the types of the collections in the level
     items = characters = 0
     for _ in range(limits.depth):
         items += sum(map(len, level))

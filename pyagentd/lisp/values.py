@@ -87,7 +87,7 @@ class Pattern:
 
     def __init__(self, text: str) -> None:
         self.text = _QUOTE_OR_ESCAPE.sub(lambda found: found[1] or '\\"', text) if '"' in text else text
-        self.matcher: Any = None  # the engine, once it was needed
+        self.matcher: Any = None  # the compiled pattern, made on first use
 
     def __reduce__(self) -> tuple[type["Pattern"], tuple[str]]:
         return Pattern, (self.text,)
@@ -224,7 +224,7 @@ def as_key(value: Value, budget: Budget | None = None, depth: int = 0) -> Key:
     if value is False:
         return _FALSE
     if kind is list or kind is dict:
-        budget = budget or Budget(_KEY_LIMITS)  # what shares parts may be huge as a tree
+        budget = budget or Budget(_KEY_LIMITS)  # a value with shared parts may be huge as a tree
         if depth >= budget.limits.depth:
             raise budget.too_deep()
         if kind is list:
@@ -453,7 +453,7 @@ def to_python(value: Value, made: dict[int, tuple[Value, Any]] | None = None, de
             name = _python_key(key, made, depth)
             if name not in result or type(key) is not Keyword:
                 result[name] = to_python(item, made, depth + 1)
-    made[id(value)] = value, result  # with the value, so that no other gets its id
+    made[id(value)] = value, result  # keeps the value alive, so that its id is not reused
     return result
 
 
@@ -506,7 +506,7 @@ def from_python(
             }
         else:
             result = [from_python(item, f"{path}[{index}]", depth + 1, made) for index, item in enumerate(value)]
-        made[id(value)] = value, result  # with the object, so that no other gets its id
+        made[id(value)] = value, result  # keeps the object alive, so that its id is not reused
         return result
     if isinstance(value, Enum):
         return from_python(value.value, path, depth + 1, made)

@@ -51,15 +51,15 @@ _CACHE: Json = {"type": "ephemeral"}
 _UNCACHEABLE = ("thinking", "redacted_thinking")
 
 
-# What some models refuse, which is learned from the first refusal: newer Claude models any temperature, and a fixed
-# budget of thinking.
+# Parameters that some models refuse, learned from the first refusal: newer Claude models refuse any temperature and a
+# fixed thinking budget.
 Quirk = Literal["temperature", "thinking budget", "thinking", "effort"]
 
 
 def settings_body(request: ModelRequest, quirks: Set[Quirk] = frozenset()) -> Json:
     """Return the arguments of ``messages.create`` for ``request``, without ``messages`` and ``stream``."""
     budget = request.thinking_budget
-    # The budget counts against max_tokens, and the API refuses a temperature beside it.
+    # The budget counts against max_tokens, and the API refuses a temperature with it.
     body: Json = {"model": request.model, "max_tokens": request.max_tokens + (budget or 0)}
     if request.system.strip():
         body["system"] = _system(request.system)
@@ -69,7 +69,7 @@ def settings_body(request: ModelRequest, quirks: Set[Quirk] = frozenset()) -> Js
         if request.temperature is not None and "temperature" not in quirks:
             body["temperature"] = request.temperature
     elif "thinking budget" in quirks and "thinking" not in quirks:
-        # The model decides how much to think; without `display` newer models think in silence.
+        # The model decides how much to think; without `display` newer models do not send their thoughts.
         body["thinking"] = {"type": "adaptive", "display": "summarized"}
         if "effort" not in quirks:
             body["output_config"] = {"effort": effort_of(budget)}
@@ -108,7 +108,7 @@ def _block(part: Part) -> Json | None:
         case Text(text=text):
             return {"type": "text", "text": text} if text.strip() else None
         case Reasoning(provider=provider) if provider != "anthropic":
-            return None  # another provider's means nothing here
+            return None  # this API cannot read another provider's
         case Reasoning(redacted=str(data)):
             return {"type": "redacted_thinking", "data": data}
         case Reasoning(text=text, signature=str(signature)):
@@ -176,7 +176,7 @@ _STOPS: dict[str, StopReason] = {
 class _Block(GrowingPart):
     """A content block while it grows."""
 
-    given: Any = None  # a tool's input as the start event had it
+    given: Any = None  # a tool's input in the start event
     redacted: str | None = None
     signature: str = ""
 
@@ -285,12 +285,12 @@ def server(*, api_key: str, base_url: str, timeout_s: float) -> HttpServer:
     """Return the server at ``base_url``.
 
     Args:
-        api_key: Sent as it is; nothing is looked up in the environment or in files.
-        base_url: Where ``/v1/messages`` is.
+        api_key: The key itself; it is not looked up in the environment or in files.
+        base_url: The URL before ``/v1/messages``.
         timeout_s: The longest silence within an answer.
     """
     headers = {"anthropic-version": _VERSION, "Authorization": f"Bearer {api_key}"}
-    if base_url != BASE_URL:  # the API takes a bearer token; servers built for its earlier clients look for this
+    if base_url != BASE_URL:  # the API accepts a bearer token; servers for its earlier clients expect this header
         headers["x-api-key"] = api_key
     return HttpServer(base_url, headers, timeout_s)
 

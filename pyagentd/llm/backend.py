@@ -19,7 +19,7 @@ import msgspec
 from pyagentd.errors import TransientProviderError
 from pyagentd.messages import Body, Mark, Message, Reasoning, Text, ToolCall, Usage, body_beginning
 
-_CHUNK = 512 << 10  # bytes of a request that are sent at once, about
+_CHUNK = 512 << 10  # about how many bytes of a request are sent at once
 MAX_ARGUMENTS = 1_000_000  # characters of one call's arguments; a call with more is not made, see ``ToolCall``
 
 # The body of a request, in pieces, so that storing it costs only what is new in it.
@@ -66,7 +66,7 @@ class _Kept:
 
     first: list[Mapping[str, Any]]
     messages: tuple[Message, ...] = ()
-    items: list[int] = field(default_factory=list)  # how many each of these is
+    items: list[int] = field(default_factory=list)  # the number of items for each message
     json: list[bytes] = field(default_factory=list)  # of all items, the first ones included, without breakpoints
     digests: list[bytes] = field(default_factory=list)
     size: int = 0  # of their JSON, with a comma behind each
@@ -143,7 +143,7 @@ class BodyWriter:
             name: (self._long if isinstance(value, (list, str)) else encode)(value) for name, value in head.items()
         }
         marked = self._cache_marks(sent)
-        sent.join(min([*marked, max(0, len(sent.json) - 1)]))  # what carries no breakpoint any more, but the last one
+        sent.join(min([*marked, max(0, len(sent.json) - 1)]))  # before the first breakpoint and the last item
         longer = sum(len(mark.json) - len(sent.json[number]) for number, mark in marked.items())
         return Body(
             head=written,
@@ -211,8 +211,8 @@ class ModelRequest:
     max_tokens: int = 8192  # of the visible answer; a thinking budget comes on top
     temperature: float | None = None  # None leaves it to the provider
     thinking_budget: int | None = None  # tokens; None turns reasoning off
-    purpose: str = field(default="step", compare=False)  # another word for what is not a step of a run
-    sent: Callable[[Body], None] | None = field(default=None, compare=False, repr=False)  # told of every attempt
+    purpose: str = field(default="step", compare=False)  # "step" of a run, or such as "mission", "rewrite"
+    sent: Callable[[Body], None] | None = field(default=None, compare=False, repr=False)  # called before each attempt
     # The body writer's cache, shared by the requests of a branch.
     kept: dict[object, Any] = field(default_factory=dict, compare=False, repr=False)
 
@@ -270,7 +270,7 @@ class RetryNotice:
 class SentAgain:
     """The wait after a failure is over, and the request is sent again."""
 
-    attempt: int  # the one that begins, counted from 1
+    attempt: int  # the next one, counted from 1
 
 
 StreamItem = PartStarted | PartDelta | PartFinished | StepFinished | RetryNotice | SentAgain

@@ -235,7 +235,7 @@ def _is_entry(value: object) -> bool:
 # more tokens than ``above``), and claude-opus-4-1.
 
 SOURCE = "https://raw.githubusercontent.com/BerriAI/litellm/main/model_prices_and_context_window.json"
-_PROVIDERS = {  # by LiteLLM's name: what the names of its models begin with there, and here
+_PROVIDERS = {  # by LiteLLM's name: the prefixes of model names there and here
     "anthropic": ("", ""),
     "openai": ("", ""),
     "gemini": ("gemini/", ""),

@@ -84,7 +84,7 @@ class CloudServer:
             )
         except (AnthropicError, httpx2.HTTPError, aiohttp.ClientError):
             raise
-        except Exception as error:  # each cloud's package has errors of its own, which share no base
+        except Exception as error:  # the errors of the clouds' packages share no base class
             raise NoKey(
                 f"No credentials for this backend: {type(error).__name__}: {error}", hint=self._login
             ) from None
@@ -196,7 +196,7 @@ def _timeouts(timeout_s: float) -> httpx2.Timeout:
 def _transport_error(error: Exception, cause: BaseException | None = None) -> ProviderError:
     """Convert an exception of httpx2, or an SDK's exception with one of httpx2 as its ``cause``."""
     cause = cause or error
-    beneath = cause.__cause__  # what aiohttp raised: httpx2 has one name for no connection and a lost one
+    beneath = cause.__cause__  # aiohttp's error, since httpx2 does not distinguish no connection and a lost one
     return network_error(beneath if isinstance(beneath, aiohttp.ClientError | OSError) else cause, _address(error))
 
 

@@ -68,10 +68,10 @@ class BackendSettings:
     kind: Kind = "anthropic"
     base_url: str | None = None  # None is the provider's own
     api_key: str | None = field(default=None, repr=False)  # never shown: a log line may hold a repr
-    key_env: str | None = None  # which variable the key should have been in
-    region: str | None = None  # of a cloud; None: what the environment says
+    key_env: str | None = None  # the environment variable for the key
+    region: str | None = None  # of a cloud; None takes it from the environment
     project: str | None = None  # of Google's cloud, likewise
-    text_calls: bool = False  # of Chat Completions: whether calls of tools are looked for in the text of answers
+    text_calls: bool = False  # of Chat Completions: whether tool calls are parsed from the text of answers
     max_retries: int = 4  # after the first attempt
     timeout_s: float = 600.0  # the longest silence within an answer
 

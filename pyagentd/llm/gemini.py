@@ -219,8 +219,8 @@ def server(*, api_key: str, base_url: str, timeout_s: float) -> HttpServer:
     """Return the server at ``base_url``.
 
     Args:
-        api_key: Sent as it is; nothing is looked up in the environment or in files.
-        base_url: Where ``/v1/models`` is.
+        api_key: The key itself; it is not looked up in the environment or in files.
+        base_url: The URL before ``/v1/models``.
         timeout_s: The longest silence within an answer.
     """
     return HttpServer(base_url, {"x-goog-api-key": api_key}, timeout_s)

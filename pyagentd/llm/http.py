@@ -148,7 +148,7 @@ def load_event(event: SseEvent) -> Json:
     try:
         body = _decode(event.data)
     except (ValueError, RecursionError):
-        try:  # half a surrogate pair may be a whole one with the next piece, and some servers write no number as NaN
+        try:  # `json` accepts half a surrogate pair, whose rest may come in the next event, and NaN
             body = json.loads(event.data)
         except (ValueError, RecursionError) as error:  # no UTF-8, no JSON, or a thousand brackets deep
             raise malformed_event(event) from error
@@ -258,10 +258,10 @@ class Decoder:
         self._ids = taken_ids(request)
         self._calls = self._text_length = self._received = 0  # calls; characters of text, of everything
         self._next = 0  # number of the next part, where the API gives none
-        self._kind: PartKind | None = None  # of the text or reasoning that grows
+        self._kind: PartKind | None = None  # of the open part, text or reasoning
         self._pieces: list[str] = []
-        self._broken: list[PartFinished] = []  # calls whose arguments are no JSON object
-        self._refused = False  # the model would not answer
+        self._broken: list[PartFinished] = []  # calls whose arguments are not a JSON object
+        self._refused = False  # the model refused to answer
 
     def decode(self, events: Iterable[SseEvent]) -> list[StreamItem]:
         """Return the items for ``events``, up to the first invalid event, which sets ``failure``.
@@ -539,7 +539,7 @@ def retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
         return seconds if given is not None else None
     try:
         return max(0.0, (parsedate_to_datetime(given) - now).total_seconds())
-    except (ValueError, TypeError):  # no date, or one without a zone
+    except (ValueError, TypeError):  # not a date, or one without a zone
         return None
 
 
@@ -553,11 +553,11 @@ def _number(given: str | None) -> float | None:
 
 CONNECT_S = 15.0
 MAX_CONNECTIONS = 1000  # each agent that waits for an answer holds one
-KEEP_S = 30.0  # that one lives which nobody uses
-_DRAIN_S = 0.5  # what a server may take between the last event and the end of its body
+KEEP_S = 30.0  # how long an idle one is kept
+_DRAIN_S = 0.5  # the longest time between the last event and the end of the body
 _NOT_A_STREAM = ("text/html", "application/json", "text/plain")
 _MAX_REFUSAL = 1 << 20  # bytes of the body of a refusal
-_REFUSAL_S = 10.0  # what that may take
+_REFUSAL_S = 10.0  # the longest time to read it
 MAX_LIST = 8_000_000  # bytes of one page of a list of models
 MAX_MODELS = 10_000
 
@@ -752,7 +752,7 @@ async def _drain(chunks: AsyncIterator[bytes]) -> None:
 _UNSUPPORTED = re.compile(
     "not support|unsupported|not permitted|unrecognized|unknown|extra|not allowed|not available"
 )
-_OTHER_FORM = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY)  # the request may do in another form
+_OTHER_FORM = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY)  # another form of the request may succeed
 _Quirk = TypeVar("_Quirk", bound=str)
 
 
@@ -775,9 +775,9 @@ class HttpBackend(Generic[_Quirk]):
     path: str  # of a request
     list_path: str  # of the list of models
     key = "messages"  # what holds the conversation
-    api: str  # what the server should be
+    api: str  # the name of the API, for hints
     usual: frozenset[_Quirk] = frozenset()
-    decoder: Callable[[ModelRequest], Decoder]  # makes what reads an answer
+    decoder: Callable[[ModelRequest], Decoder]  # makes the decoder of an answer
 
     def __init__(self, server: Server, clock: Clock | None = None) -> None:
         self._server = server
@@ -832,7 +832,7 @@ class HttpBackend(Generic[_Quirk]):
             NoKey: It refuses the key.
             ProviderError: It has no such list, or cannot be asked now.
         """
-        assert isinstance(self._server, HttpServer)  # backends of other servers know their models
+        assert isinstance(self._server, HttpServer)  # backends with other servers override this method
         names: dict[str, None] = {}
         page = self.list_path
         try:
@@ -840,7 +840,7 @@ class HttpBackend(Generic[_Quirk]):
                 before = len(names)
                 found, page = self.listed(await self._server.get(page))
                 names |= dict.fromkeys(name for name in found if isinstance(name, str))
-                if len(names) == before:  # it says the same again and again
+                if len(names) == before:  # the server repeats a page
                     break
         except (KeyError, TypeError, AttributeError):
             raise ProviderError("The model's server has no list of models", hint="Check the base URL") from None
@@ -878,7 +878,7 @@ class HttpBackend(Generic[_Quirk]):
                     raise
                 _log.warning("%s: sending the request in another form (%s)", request.model, found)
                 self._quirks[request.model] = quirks | {found}
-                self._writers.pop(quirks, None)  # with what it keeps of this conversation
+                self._writers.pop(quirks, None)  # with its cache of this conversation
                 request.kept.pop(writer, None)
             else:
                 given = answer.headers.get("content-type", "").partition(";")[0]

@@ -98,9 +98,9 @@ def _implied_globs(prompt: str) -> tuple[str, ...]:
 
 # The result type of a mission, read from its prompt, and a program's expression for it; pure.
 #
-# The stand-in knows a few facts about what it found: a list of files with their lines, a list of rows, a text. Each
-# field of a type gets the fact that its name and type suggest. It draws no conclusions; where a sentence is expected,
-# it says so.
+# The stand-in has a few facts from its search: a list of files with their lines, a list of rows, a text. Each field
+# of a type gets the fact that its name and type suggest. It draws no conclusions; where a sentence is expected, it
+# says so.
 
 _TOKEN = re.compile(r"[\[\]{}|?]|:?[A-Za-z_][\w-]*")
 _SIZES = re.compile(r"lines|total|sum|size|length")
@@ -176,7 +176,7 @@ class View:
     """The prompt, the offered tools by name (their input schemas), and the calls since the prompt."""
 
     prompt: str
-    pictures: int = 0  # and documents, that the prompt shows
+    pictures: int = 0  # pictures and documents in the prompt
     tools: Mapping[str, Mapping[str, Any]]
     exchanges: tuple[Exchange, ...]
 
@@ -249,7 +249,7 @@ _TOOL = re.compile(r"^([A-Za-z_][\w-]*)\(", re.MULTILINE)
 _TYPE = re.compile(r"```\n(.*?)\n```", re.DOTALL)
 _LIST = re.compile(r"ctx/([\w-]+)`?[^\n]*?\[")
 _COMMAND = re.compile(r"\b(?:run|execute)\s+(?:the\s+command\s+)?`([^`\n]+)`", re.IGNORECASE)
-_MOST = 20  # files that are read
+_MOST = 20  # files to read
 
 _FILES = """\
 (let [names (fn [text] (filterv (fn [line] (and (not (blank? line)) (not (starts-with? line "["))))

@@ -52,7 +52,7 @@ PROVIDER = "openai-compatible"  # in the record of reasoning that comes from her
 
 LONGEST_NAME = 64  # characters of a tool's name
 _LONGEST_ID = 40  # characters of a call's id
-_SHORT_ID = 9  # what Mistral wants: exactly so many letters and digits
+_SHORT_ID = 9  # Mistral requires exactly this many letters and digits
 _FIELDS = ("reasoning_content", "reasoning")  # where servers write it, and want it back
 _DOCUMENTS = ("api.openai.com", "openrouter.ai")  # who takes PDF
 
@@ -66,7 +66,7 @@ Quirk = Literal[
     "reasoning summary",  # refused
     "reasoning wanted",  # every message with calls needs its reasoning, empty where it has none
     "reasoning refused",
-    "tools",  # refused: the model is told of them in words, and calls them in its text
+    "tools",  # refused: the system prompt describes them, and the model writes calls as text
 ]
 
 
@@ -278,7 +278,7 @@ class ChatDecoder(Decoder):
         function = given.get("function") or {}
         id, name = given.get("id") or "", function.get("name") or ""
         number = given.get("index")
-        if number is None:  # a piece without an id of its own belongs to the last call
+        if number is None:  # a piece without a new id belongs to the last call
             last = self._made[-1].given_id if self._made else ""
             number = len(self._made) - (id in ("", last))
         call = self._at.get(number)
@@ -342,8 +342,8 @@ def server(*, api_key: str, base_url: str, timeout_s: float) -> HttpServer:
     """Return the server at ``base_url``.
 
     Args:
-        api_key: Sent as it is; nothing is looked up in the environment or in files.
-        base_url: Where ``/chat/completions`` is.
+        api_key: The key itself; it is not looked up in the environment or in files.
+        base_url: The URL before ``/chat/completions``.
         timeout_s: The longest silence within an answer.
     """
     return HttpServer(base_url, {"Authorization": f"Bearer {api_key}"}, timeout_s)

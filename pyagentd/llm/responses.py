@@ -34,7 +34,7 @@ from pyagentd.messages import Media, Message, Reasoning, Text, ToolCall, ToolRes
 PROVIDER = "openai"  # in the record of reasoning that comes from here
 
 _LONGEST_ID = 64  # characters of a call's id
-_LEAST = 16  # tokens of an answer that may be asked for
+_LEAST = 16  # the smallest limit of tokens that the API accepts
 _ENCRYPTED = "reasoning.encrypted_content"
 
 
@@ -84,7 +84,7 @@ def items_of(message: Message, quirks: Set[Quirk]) -> Iterator[Json]:
 
 
 def _input_items(message: Message, quirks: Set[Quirk]) -> Iterator[Json]:
-    thoughts: list[Json] = []  # the API refuses one that nothing follows
+    thoughts: list[Json] = []  # sent with the next item only: the API refuses reasoning that nothing follows
     for part in message.parts:
         match part:
             case Reasoning(provider=provider, signature=str(id), redacted=str(data)) if (

@@ -23,7 +23,7 @@ class RetryPolicy:
     max_attempts: int = 5  # requests in all, the first one included
     base_s: float = 0.5  # the longest first wait; each next one is twice as long
     cap_s: float = 30.0
-    retry_after_cap_s: float = 120.0  # a server may not ask for more
+    retry_after_cap_s: float = 120.0  # the longest wait that a server can ask for
 
     def delay(self, attempt: int, retry_after: float | None, jitter: float) -> float:
         """Return the seconds to wait after the failed ``attempt`` (from 1); ``jitter`` is in [0, 1)."""

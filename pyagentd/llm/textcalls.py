@@ -45,7 +45,7 @@ _FENCE = re.compile(r"```(?:json)?\n(.*?)\n?```", re.DOTALL)
 _NAMED = re.compile(r'"name"\s*:\s*"([^"]+)"')
 _BETWEEN = re.compile(r"[\s;,]*")
 
-Found = tuple[str, Json, str]  # the name of an offered tool, the arguments, what is not JSON of them
+Found = tuple[str, Json, str]  # the name of an offered tool, the arguments, or their text if it is not JSON
 
 
 class NotACall(Exception):
@@ -98,7 +98,7 @@ def _parse_tagged(body: str, tools: Mapping[str, ToolSchema]) -> Found:
     value = arguments(body)
     if value is not None:
         return _of_json(value, tools)
-    named = _NAMED.search(body)  # it means a call, and is told that it cannot be read
+    named = _NAMED.search(body)  # a malformed call: it is passed on, so that the model gets an error
     return _read_call(_offered_tool(named[1] if named else "", tools), None, body)
 
 
@@ -182,10 +182,10 @@ class TextCalls(Decoder):
         self._inner = inner
         self._tools = {name: tool for tool in request.tools for name in (api_name(tool.name, 64), tool.name)}
         self._numbers: dict[int, int] = {}  # of parts, by the number that the other decoder gives them
-        self._held: list[str] = []  # text that may be a call, in one piece until a call has begun
-        self._shown: list[str] = []  # text of the same part that is none
-        self._is_blank = True  # that text
-        self._done: PartFinished | None = None  # the part of text that is complete, until what follows is known
+        self._held: list[str] = []  # text that may be a call; more than one piece once a call has begun
+        self._shown: list[str] = []  # text of the same part that was passed on
+        self._is_blank = True  # whether that text is blank
+        self._done: PartFinished | None = None  # the finished text part, held until the next item
         self._read_call = False
 
     def decode(self, events: Iterable[SseEvent]) -> list[StreamItem]:
@@ -201,7 +201,7 @@ class TextCalls(Decoder):
         for item in given:
             self._pass_on(item, items)
         self.finished, self.failure = self._inner.finished, self._inner.failure
-        if self.failure is not None:  # what was held back was said
+        if self.failure is not None:  # pass on the held text as text
             self._show("".join(self._held), items)
             self._held.clear()
         return items
@@ -212,7 +212,7 @@ class TextCalls(Decoder):
         match item:
             case PartStarted(kind="text"):
                 self._held, self._shown, self._is_blank = [], [], True
-            case PartDelta(index=index) if index not in self._numbers:  # only text is not begun yet
+            case PartDelta(index=index) if index not in self._numbers:  # of a text part, which has no number yet
                 self._hold(item.text, items)
             case PartFinished(part=Text()):
                 self._done = item
@@ -234,7 +234,7 @@ class TextCalls(Decoder):
         return self._numbers[index]
 
     def _hold(self, text: str, items: list[StreamItem]) -> None:
-        if len(self._held) > 1:  # a call has begun, and all that follows may belong to it
+        if len(self._held) > 1:  # a call has begun, and all further text may belong to it
             self._held.append(text)
             return
         text = "".join((*self._held, text))
@@ -260,7 +260,7 @@ class TextCalls(Decoder):
         self._held.clear()
         calls = calls_in(held, self._tools) if len(held) <= MAX_ARGUMENTS else []
         if reason == "max_tokens" and any(unreadable for _, _, unreadable in calls):
-            calls = []  # it was cut off
+            calls = []  # the last one was cut off
         self._show("" if calls else held, items)
         if self._shown:
             part = Text(text="".join(self._shown)) if calls else done.part

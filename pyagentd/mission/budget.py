@@ -56,15 +56,15 @@ class Scope:
     budget: Budget  # shared by the tree
     depth: int = 0  # 0 for a mission without a parent
     deadline: float = float("inf")  # in seconds of ``monotonic``; never later than its parent's
-    limit_ms: int | None = None  # that the deadline comes from; None when it is the parent's, or there is none
+    limit_ms: int | None = None  # the limit that sets the deadline; None if the parent's or none does
     max_cost_usd: float | None = None  # the most that it and its children may cost
-    llm: LLM | None = None  # its callback, which a tool with ``llm="caller"`` uses too
-    models: Mapping[str, Any] = field(default_factory=dict)  # the registry it looks names up in
+    llm: LLM | None = None  # its callback, also for tools with ``llm="caller"``
+    models: Mapping[str, Any] = field(default_factory=dict)  # its registry of models
     firewall: Firewall | None = None
     runtime: Runtime = field(default_factory=Runtime)  # its listener and event loop are its children's too
     parent: "Scope | None" = None  # the mission whose tool started it
-    times: dict[Activity, float] = field(default_factory=dict)  # seconds spent, by what they were spent on
-    left_behind: list[str] = field(default_factory=list)  # what still ran in a thread when it was waited for no more
+    times: dict[Activity, float] = field(default_factory=dict)  # seconds spent, by activity
+    left_behind: list[str] = field(default_factory=list)  # calls that still ran in a thread at the deadline
     spent: Usage = field(default_factory=Usage)  # so far, with that of its children, running ones included
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -96,8 +96,8 @@ class RunningCall:
     """A tool call while it runs, as the missions inside it see it."""
 
     span_id: str
-    running: int = 0  # missions
-    children: list[Step[Any]] = field(default_factory=list)  # the steps of those that have ended
+    running: int = 0  # child missions
+    children: list[Step[Any]] = field(default_factory=list)  # the steps of ended child missions
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def start_child(self) -> None:

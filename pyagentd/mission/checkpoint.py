@@ -103,7 +103,7 @@ def save(directory: str | Path, state: State) -> Path:
     """
     path = Path(directory).expanduser() / f"checkpoint-{state.turn}.json"
     atomic.make_dirs(path.parent)
-    # In ASCII: a value may have half a surrogate pair, which UTF-8 cannot hold.
+    # In ASCII: a value may have a lone surrogate, which UTF-8 cannot encode.
     atomic.write_text(path, json.dumps(state.to_json(), separators=(",", ":")))
     return path
 

@@ -25,7 +25,7 @@ from pyagentd.mission.signature import Problem
 # whole value or name, and the shortest not at all. Collections are recognised by identity.
 
 SHORTEST: Final = 6
-_WHOLE_TEXT: Final = 2  # characters of the shortest string that is recognised as a value of its own
+_WHOLE_TEXT: Final = 2  # characters of the shortest string that is recognised as a whole value
 _WHOLE_NUMBER: Final = 4  # digits of numbers: counts and sums that a program makes are rarely as large by chance
 HIDDEN = "[Hidden] [Firewalled]"
 

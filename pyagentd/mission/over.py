@@ -45,10 +45,10 @@ from pyagentd.mission.runtime import Event, error_text
 ATTEMPTS = 4
 """How often an item is tried when its workers are lost."""
 THREADS = 8
-_PER_THREAD = 8  # items that a worker of Dask has waiting, so that it never waits itself
+_PER_THREAD = 8  # items in flight for each thread of a Dask worker, so that it is never idle
 _LOST = {"BrokenExecutor", "CancelledError", "KilledWorker", "CommClosedError", "LostRunner", "_BegunBefore"}
 _PAUSE_S, _LONGEST_PAUSE_S = 0.5, 60.0
-_MOST_PAUSES = 12  # in a row, in which the rate limit let no item through: six minutes
+_MOST_PAUSES = 12  # pauses in a row in which the rate limit let no item through: six minutes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,11 +56,11 @@ class Row:
     """The result of one item."""
 
     index: int  # of the item, from 0
-    key: str  # a hash of mission and item, and of how many like it came before
+    key: str  # hashes of mission and item, and the number of equal items before it
     item: Any
     ok: bool
-    value: Any = None  # as JSON has it
-    fail: Mapping[str, str] | None = None  # ``{"reason", "message"}`` of one that failed
+    value: Any = None  # a JSON value
+    fail: Mapping[str, str] | None = None  # ``{"reason", "message"}`` of a failed mission
     # ``turns``, ``input_tokens``, ``output_tokens``, ``cost_usd``, ``duration_ms``
     usage: Mapping[str, float] = field(default_factory=dict)
 
@@ -84,7 +84,7 @@ def _describe(value: object) -> object:
         return f"{getattr(value, '__module__', '')}:{name}"
     if " at 0x" not in (shown := repr(value)):
         return shown
-    parts: Any = None  # what has an address in its text is told by what it is made of: another process has others
+    parts: Any = None  # a repr with an address differs between processes, so the parts are described instead
     if isinstance(value, partial):
         parts = [value.func, value.args, value.keywords]
     elif is_dataclass(value):
@@ -126,7 +126,7 @@ class _Reply:
     fail: Mapping[str, str] | None
     usage: Mapping[str, float]
     throttled: int = 0  # how often the provider's rate limit refused
-    refused: bool = False  # whether it failed of that
+    refused: bool = False  # whether it failed because of that
 
 
 def run_item(mission: Mission[Any], item: Any) -> _Reply:
@@ -147,7 +147,7 @@ def run_item(mission: Mission[Any], item: Any) -> _Reply:
         elif isinstance(tools, Mapping):
             tools = {name: import_tool(tool) if isinstance(tool, str) else tool for name, tool in tools.items()}
         step = mission._for_item(item, {"tools": tools, "telemetry": telemetry}).run()
-    except Exception as error:  # a mistake of a tool or a callback is one item's, not the run's
+    except Exception as error:  # an error of a tool or a callback fails one item, not the run
         return _Reply(False, None, {"reason": "error", "message": error_text(error)}, {}, throttled)
     used = step.usage
     usage = {
@@ -196,7 +196,7 @@ class _Window:
             self._pauses = 0
         if not throttled:
             self._size, self._pause_s = min(self._most, self._size + 1 / self._size), _PAUSE_S
-        elif time.monotonic() >= self._until:  # once for all that were in flight together
+        elif time.monotonic() >= self._until:  # once for all items that were in flight together
             self._size = max(1.0, self._size / 2)
             self._until = time.monotonic() + self._pause_s
             self._pauses += refused
@@ -322,7 +322,7 @@ def _pass_on(done: "Future[_Reply]", asked: Any) -> None:
 
 def _begin_once(mark: list[str], mission: Mission[Any], item: Any) -> _Reply:
     """Run a mission for one item in a worker of Dask, unless ``mark`` shows that it was begun before."""
-    from distributed import get_client  # here is where it is installed
+    from distributed import get_client  # certainly installed in a Dask worker
 
     client: Any = get_client()
     if client.get_metadata(mark, None) is not None:
@@ -336,11 +336,11 @@ class Summary:
     """The outcome of a run."""
 
     total: int = 0  # items
-    before: int = 0  # items that had their row already
-    done: int = 0  # items that got one now
-    failed: int = 0  # of those that got one now
-    cost_usd: float = 0.0  # of them
-    stopped: str = ""  # why it ended before all had one
+    before: int = 0  # items with a row from an earlier run
+    done: int = 0  # items that got a row in this run
+    failed: int = 0  # failed ones among ``done``
+    cost_usd: float = 0.0  # of ``done``
+    stopped: str = ""  # why the run ended before all items had a row
 
 
 def run_over(
@@ -477,7 +477,7 @@ class _Loop:
             done = future.result()
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # the worker is gone, or item and mission cannot travel
+        except BaseException as error:  # the worker is lost, or item or mission cannot be sent to one
             self._losses[number] += 1
             # A lost worker, not a fault of the item?
             kinds = {each.__name__ for each in type(error).__mro__}
@@ -544,7 +544,7 @@ def _open_output(output: Path, *, resume: bool) -> Iterator[tuple[IO[bytes], dic
     Raises:
         UserError: It has rows without ``resume``, is not a file of rows, or another process writes it.
     """
-    if output.exists() and not output.is_file():  # a pipe, the terminal: there is no reading what it has
+    if output.exists() and not output.is_file():  # a pipe or a terminal: its rows cannot be read back
         raise UserError(f"{output} is not a regular file", hint="Give one that --resume can go on with")
     try:
         file = output.open("a+b")

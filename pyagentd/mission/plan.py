@@ -230,7 +230,7 @@ def _step(data: Mapping[str, Any], index: int) -> PlanStep:
             raise PlanError([f'Step "{known["id"]}": {name} is not a {_WORDS[kind]}'])
     if known.get("status", "pending") not in get_args(Status):
         raise PlanError([f'Step "{known["id"]}": its status is none of {", ".join(get_args(Status))}'])
-    with suppress(LispError, ValueError, TypeError):  # it stays as it is, unless it is in the encoding of a file
+    with suppress(LispError, ValueError, TypeError):  # a result that is not encoded as in a file is kept unchanged
         known["result"] = values.to_python(serialization.decode(known.get("result")))
     known.update({name: tuple(known[name]) for name in ("tools", "needs") if name in known})
     return PlanStep(**known)

@@ -157,7 +157,7 @@ def error_text(error: BaseException) -> str:
     """Return the message of an exception, or "" when it has none or its ``__str__`` raises."""
     try:
         return str(error).strip()
-    except Exception:  # its class may be defined by anybody
+    except Exception:  # raised by ``__str__`` of a foreign class
         return ""
 
 
@@ -282,7 +282,7 @@ def _in_thread(work: Callable[[], _T], name: str | None = None) -> Future[_T]:
         else:
             done.set_result(result)
 
-    # A daemon thread, so that one that hangs does not keep the interpreter from exiting.
+    # A daemon thread: it does not keep the interpreter from exiting if it hangs.
     threading.Thread(target=run, name=name, daemon=True).start()
     return done
 

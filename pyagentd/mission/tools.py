@@ -104,7 +104,7 @@ def _call_by_name(
             continue
         value = left.pop(name)
         if value is None and parameter.default is not inspect.Parameter.empty:
-            continue  # nil stands for the default
+            continue  # nil means the default
         value = construct(hints.get(name, Any), value)
         if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
             positional.append(value)
@@ -392,7 +392,7 @@ class Toolbox:
     noticed: OrderedRecords[str] = field(
         default_factory=OrderedRecords
     )  # conversions, mismatches under ``warn_only``
-    warnings: list[str] = field(default_factory=list)  # these after the program, and what else the model is told
+    warnings: list[str] = field(default_factory=list)  # the same after the program, and other notes for the model
 
     @property
     def calls(self) -> list[ToolCall]:

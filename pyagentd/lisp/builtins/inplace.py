@@ -24,7 +24,7 @@ from pyagentd.lisp.values import LispSet, as_function, as_key, merge_into, prese
 
 _COUNTED: Final = (
     sys.implementation.name == "cpython"
-    and sys.version_info < (3, 14)  # later ones lend references without counting them
+    and sys.version_info < (3, 14)  # later versions borrow references without counting them
     and getattr(sys, "_is_gil_enabled", lambda: True)()
 )
 SOLE: Final = 3 if _COUNTED else 0
@@ -143,7 +143,7 @@ def _update_value(
         old = coll.get(name) if type(coll) is dict else coll[name]
         coll[name] = function(old, *args)
         return
-    coll[name] = None  # so that the variable here is the only one that has the value
+    coll[name] = None  # so that the variable here has the only reference to the value
     # Not (budget, old, *args) for one argument: Python would keep these in a tuple.
     coll[name] = grow(budget, old, args[0]) if len(args) == 1 else grow(budget, old, *args)
 

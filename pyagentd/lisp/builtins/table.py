@@ -32,9 +32,9 @@ class Builtin:
     function: Callable[..., Any]  # called with the arguments; with the run's budget before them where it ``charges``
     least: int  # arguments
     most: int | None  # arguments; None for any number
-    doc: str  # what it does, in sentences
+    doc: str  # its description, in sentences
     charges: bool
-    stage: bool = False  # without its last argument, a collection, it is a stage of a pipeline
+    stage: bool = False  # a call without its last argument, a collection, is a pipeline stage
     parameters: tuple[str, ...] = ()  # names of the arguments as documentation shows them
     examples: tuple[tuple[str, str], ...] = ()  # (program, value), both as program text
     alias_of: str = ""  # the name it is another name of

@@ -182,7 +182,7 @@ def _quick_pattern(source: str) -> _Quick | None:
         return None
     parts: list[str] = []
     items: list[_Item] = []
-    starts: list[list[int]] = [[0]]  # for every group that is open, where its alternatives begin
+    starts: list[list[int]] = [[0]]  # the starts of the alternatives, for every open group
     choices = 1
     at = 0
     while at < len(source):
@@ -713,7 +713,7 @@ def replace(budget: Budget, s: Any, old: Any, new: Any = MISSING) -> Any:
     return _replace("replace", s, old, new, budget, -1)
 
 
-_SHORT: Final = 1 << 14  # characters that a text may become before they are charged
+_SHORT: Final = 1 << 14  # characters up to which a result is charged after it was made
 
 
 @define(*string_names("replace-first"), charges=True)

@@ -193,7 +193,7 @@ def type_of_hint(hint: Any, *, depth: int = 0) -> Type:
     if issubclass(hint, PurePath):
         return Primitive("string")
     base = next((base for base in (str, int, float, dict, list) if issubclass(hint, base)), None)
-    return of(base) if base else ANY  # a subclass is written as its base
+    return of(base) if base else ANY  # a subclass has the type of its base
 
 
 def _one_of(values: Iterable[Any]) -> Type | None:
@@ -217,7 +217,7 @@ def model_fields(model: type) -> tuple[ModelField, ...]:
         return tuple(found)
     hints = resolve_hints(model)
     if is_typed_dict(model):
-        # A class whose hints are text does not know which of them say Required.
+        # If the hints are strings, ``__required_keys__`` ignores Required and NotRequired in them.
         said = {typing.Required: True, typing.NotRequired: False}
         return tuple(
             ModelField(name, hint, said.get(typing.get_origin(hint), name in model.__required_keys__))  # type: ignore[attr-defined]

@@ -81,9 +81,9 @@ class Problem:
 class Coercion:
     """Arguments converted to the types of a signature."""
 
-    value: Any  # declared ones only, each under the key it came with; they themselves where there are problems
+    value: Any  # declared fields only, under their original keys; the arguments unchanged if there are problems
     warnings: tuple[Problem, ...] = ()  # conversions that were made
-    problems: tuple[Problem, ...] = ()  # what neither fits nor can be converted
+    problems: tuple[Problem, ...] = ()  # values that neither fit nor can be converted
 
 
 def fits(of: Type, value: Any, *, exact: bool = False) -> bool:
@@ -126,8 +126,8 @@ class _Walk:
     """
 
     strict: bool = False  # fields that are not declared are problems
-    exact: bool = False  # nothing may stand for another type; strict too
-    converts: bool = False  # values are converted where they can be
+    exact: bool = False  # values of related types do not fit; strict too
+    converts: bool = False  # values are converted if possible
     most: int = MAX_PROBLEMS  # the walk ends soon after that many problems
     notes: list[_Note] = field(default_factory=list)  # the problems and warnings so far
     problems: int = 0  # how many of them are problems
@@ -266,7 +266,7 @@ class _Walk:
         for key, part in value.items():
             step, new = _step_of(key), key
             if not self.converts:
-                # Keys are keywords in the language and strings elsewhere: neither is the exact one.
+                # Keys are keywords in the language and strings elsewhere: both fit, so the walk is not exact.
                 keys = _Walk(strict=self.strict)
                 keys.visit(of.key, _key_name(key))
                 for note in keys.notes:
@@ -339,7 +339,7 @@ class _Walk:
                 tried.join(whole)
                 made = _FAILED if whole.problems else made
         if self.converts and made is _FAILED and fits(of, value):
-            return value  # one part would take away, or convert, what another one needs
+            return value  # one part would remove or convert something that another part requires
         self.join(tried)
         return made
 
