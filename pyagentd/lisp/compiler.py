@@ -233,7 +233,7 @@ class Writer:
         return call(self.builtin(name, p), [*charges, *args], p)
 
     def charger(self, cells: int) -> str:
-        """Return a variable whose value charges ``count`` cells when it is called."""
+        """Return a variable that holds a function which charges ``count`` cells."""
         name = f"cells·{cells}"
         self.chargers[name] = cells
         return name

@@ -742,7 +742,7 @@ def keyword_lookup(keyword: Keyword, value: Value, default: Value = None) -> Val
 def as_function(value: Value, arity: int, name: str = "") -> Callable[..., Value]:
     """Return ``value`` as a Python callable with ``arity`` positional parameters, which is checked once, here.
 
-    ``name`` is that of the builtin that is going to call it, for the message.
+    ``name`` is the name of the builtin that will call it, for the message.
 
     Raises:
         LispError: ``eval_error`` when it is not a function, or takes another number of arguments.

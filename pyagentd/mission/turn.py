@@ -212,7 +212,7 @@ def _ms(seconds: float) -> int:
     return round(seconds * 1000)
 
 
-# The outcome of a program: where its value is kept, and what its failure means.
+# The outcome of a program: its value added to the context, or its failure.
 
 _NAME = re.compile(r"[A-Za-z0-9_*+!?<>=-]+")
 

@@ -577,7 +577,7 @@ def fields_of(forms: Sequence[Form], what: What) -> tuple[Field, ...]:
     while rest:
         key = rest.pop(0)
         name = name_of(key, what)
-        # `{a int}` forgot a colon, `{a b :int}` a type.
+        # `{a int}` lacks a colon, `{a b :int}` a type.
         if not rest or (rest[0].kind == "name" and not find_type_name(rest[0].value.lower().rstrip("?"))):
             if key.kind == "keyword" and find_type_name(name.rstrip("?")):
                 raise key.error(f"this type has no name of a {what}", f"Write one before it: `value :{name}`")

@@ -3,7 +3,7 @@
 ``problems_of`` validates without converting, as for results. ``coerce`` converts arguments where nothing is lost:
 
 ============= =============================================================
-wanted        taken instead
+type          also accepted
 ============= =============================================================
 ``:int``      a string of digits
 ``:float``    an int, silently; a string that is a number, spaces around it
