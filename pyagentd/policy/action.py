@@ -1,4 +1,4 @@
-"""Actions as policy sees them: patterns of paths, names of tools, and the action itself."""
+"""Path patterns, tool names, and the action that policy decides about."""
 
 import os
 import re
@@ -16,20 +16,20 @@ from pyagentd.policy.shell import ShellReading
 # Glob patterns over whole absolute paths.
 #
 # ==========  ============================================================================
-# ``*``       any characters of one segment, hidden files too
+# ``*``       any characters within one segment, hidden files too
 # ``?``       one character of a segment; ``[a-c]`` one of a set
-# ``**``      as a whole segment: any number of segments, also none
+# ``**``      as a whole segment: any number of segments, or none
 # ``/d/**``   everything below ``/d``, not ``/d`` itself
-# ``**/x``    ``x`` at any depth, also right below ``/``
+# ``**/x``    ``x`` at any depth, also directly below ``/``
 # ==========  ============================================================================
 #
-# There is no negation and no brace expansion; case counts, except where something is forbidden.
-# A pattern that ends in ``/`` means everything below.
+# There is no negation and no brace expansion; matching is case-sensitive, except for prohibitions.
+# A pattern that ends in ``/`` matches everything below.
 
 # FORCEUNIX and CASE: the same answer on every system.
 _FLAGS = fnmatch.DOTMATCH | fnmatch.FORCEUNIX | fnmatch.CASE
 
-# HFS+ leaves these out of names: with one of them in it, ``.git`` is still ``.git``.
+# HFS+ ignores these characters in names: with one of them, ``.git`` is still ``.git``.
 _IGNORED = dict.fromkeys([*range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x2070), 0xFEFF])
 
 _ANY_DEPTH = "**"
@@ -41,7 +41,7 @@ _SHOWN_PATTERNS = 5
 def matches(pattern: str, path: str) -> bool:
     """Return whether ``pattern`` matches all of the absolute ``path``."""
     literal, matcher = _compile(normalise(pattern))
-    # A search asks about every file it finds: looking for a word is fifty times cheaper than matching.
+    # A search matches every file that it finds: the substring test is fifty times cheaper than the pattern.
     return literal in path and matcher.match(path)
 
 
@@ -51,9 +51,10 @@ def first_match(patterns: Iterable[str], path: str) -> str | None:
 
 
 def first_match_folded(patterns: tuple[str, ...], path: str) -> str | None:
-    """Return the first of ``patterns`` that forbids ``path``: matched without regard to case and composition.
+    """Return the first of ``patterns`` that forbids ``path``, ignoring case and Unicode composition.
 
-    Some file systems take ``.ENV`` for ``.env``, and one form of ``é`` for the other; a prohibition holds there too.
+    Some file systems treat ``.ENV`` as ``.env``, and both forms of ``é`` as the same; a prohibition must hold there
+    too.
     """
     name = _fold(path)
     for pattern, literal, matcher in _compile_folded(patterns):
@@ -63,20 +64,20 @@ def first_match_folded(patterns: tuple[str, ...], path: str) -> str | None:
 
 
 def under(directory: str) -> str:
-    """Return the pattern of everything below ``directory``, whatever characters are in its name."""
+    """Return a pattern for everything below ``directory``, with special characters escaped."""
     return exactly(directory.rstrip("/")) + "/**"
 
 
 def exactly(path: str) -> str:
-    """Return the pattern of ``path`` alone, whatever characters are in its name.
+    """Return a pattern for ``path`` alone, with special characters escaped.
 
-    Only what has a meaning in a pattern is escaped: people read it.
+    Only characters that need it are escaped, since people read the pattern.
     """
     return _SPECIAL.sub(r"\\\g<0>", path)
 
 
 def normalise(pattern: str) -> str:
-    """Return ``pattern`` with ``~`` for the user's home and a ``/`` at its end written out."""
+    """Return ``pattern`` with ``~`` replaced by the user's home, and a ``/`` at its end by ``/**``."""
     if pattern.startswith("~/"):
         home = os.path.expanduser("~")  # noqa: PTH111 - as text; no Path is made here
         pattern = exactly(home.rstrip("/")) + pattern[1:]
@@ -84,10 +85,10 @@ def normalise(pattern: str) -> str:
 
 
 def validate_pattern(pattern: str) -> None:
-    """Check that ``pattern`` can match an absolute path at all.
+    """Check that ``pattern`` can match an absolute path.
 
     Raises:
-        BadRequest: It cannot: a rule that never matches must not look like one that does.
+        BadRequest: It cannot: a rule that never matches must not go unnoticed.
     """
     if not pattern.startswith(("/", "**/", "~/")):
         raise BadRequest(
@@ -103,17 +104,17 @@ def validate_pattern(pattern: str) -> None:
 
 
 def _fold(text: str) -> str:
-    """Return ``text`` as the least distinguishing file system keeps it."""
+    """Return ``text`` without the differences that any file system ignores."""
     if text.isascii():
         return text.lower()
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text.translate(_IGNORED)).casefold())
 
 
 class _Matcher:
-    """Tells which paths a pattern matches, in time proportional to both: a model may write any pattern.
+    """Matches paths with a pattern, in time proportional to both: a model may write any pattern.
 
-    A pattern is runs of names, between which are any number of others. The first run is where the path begins, the
-    last one where it ends, and of one in between its first place is as good as a later one.
+    A pattern is a list of runs of names, separated by ``**``. The first run must be at the start of the path, the
+    last one at the end; each run in between is matched at its first possible place.
     """
 
     def __init__(self, pattern: str) -> None:
@@ -144,12 +145,12 @@ class _Matcher:
 
 
 def _begins(run: Sequence[Callable[[str], object]], names: Sequence[str]) -> bool:
-    """Return whether ``names``, which are as many at least, begin with a run of a pattern."""
+    """Return whether ``names``, at least as many, begin with a run of a pattern."""
     return all(fits(name) for fits, name in zip(run, names, strict=False))
 
 
 def _name_matcher(segment: str) -> Callable[[str], object]:
-    """Return what tells whether a name is one that the segment of a pattern means."""
+    """Return a predicate that matches names with the segment of a pattern."""
     if not _SPECIAL.search(segment):
         return segment.__eq__
     return re.compile(fnmatch.translate(segment, flags=_FLAGS)[0][0]).match
@@ -162,16 +163,16 @@ def _compile_folded(patterns: tuple[str, ...]) -> tuple[tuple[str, str, _Matcher
 
 @lru_cache(maxsize=4096)
 def _compile(pattern: str) -> tuple[str, _Matcher]:
-    """Return a text that occurs in every path ``pattern`` matches, and its matcher."""
-    plain = re.split(r"[\[\\]", pattern, maxsplit=1)[0]  # what follows a set or an escape is not taken literally
+    """Return a text that every path matched by ``pattern`` contains, and the matcher."""
+    plain = re.split(r"[\[\\]", pattern, maxsplit=1)[0]  # what follows a set or an escape is not literal
     return max(_WILD.split(plain), key=len), _Matcher(pattern)
 
 
-# Names of tools.
+# Tool names.
 #
-# A preset that was written for gptel, for Claude Code or for an older program has other names for the same tools;
-# policy, log and wire only ever see ours. A profile may use any of these names in an action (``tool:view:.*``), and
-# one name may stand for several of our tools there.
+# Presets that were written for gptel, Claude Code or other programs use other names for the same tools; policy, log
+# and wire only see pyagentd's. A profile may use any of these names in an action (``tool:view:.*``), and one name may
+# mean several tools there.
 
 META_TOOLS = frozenset(
     {
@@ -187,9 +188,9 @@ META_TOOLS = frozenset(
         "KillTask",
     }
 )
-"""Tools that touch no resource of their own: every profile has them, and they have no scope."""
+"""Tools without a resource of their own: profiles do not deny them, and they have no scope."""
 
-# Our name, which never changes; names in gptel, in hosts of named agents, in Claude Code and others.
+# pyagentd's name, which never changes; names in gptel, in hosts of named agents, in Claude Code and others.
 _OTHER_NAMES: dict[str, tuple[str, ...]] = {
     "Read": ("read", "read_file", "read_file_in_scope", "view", "View", "ReadFile"),
     "Write": ("write", "write_file", "write_file_in_scope", "create_file", "WriteFile"),
@@ -212,8 +213,8 @@ _OTHER_NAMES: dict[str, tuple[str, ...]] = {
 
 _OURS = {other: ours for ours, others in _OTHER_NAMES.items() for other in others}
 
-# One action for several of our tools: to find files and to search in them is to view them, and an agent is spawned by
-# either of two tools.
+# One action name for several tools: finding files and searching in them is viewing, and either of two tools spawns an
+# agent.
 _SHARED_ACTIONS: dict[str, tuple[str, ...]] = {
     "Glob": ("view",),
     "Grep": ("view",),
@@ -221,7 +222,7 @@ _SHARED_ACTIONS: dict[str, tuple[str, ...]] = {
     "task": ("PersistentAgent", *_OTHER_NAMES["PersistentAgent"]),
 }
 
-# Tools whose action is another tool's name and the beginning of its detail.
+# Tools whose action has another tool's name and the beginning of its detail.
 _PARTS: dict[str, str] = {
     "git_init": "git:init",
     "git_commit": "git:commit",
@@ -236,45 +237,45 @@ _PARTS: dict[str, str] = {
 
 
 def canonical_tool(name: str) -> str:
-    """Return the tool that ``name`` is a spelling of; an unknown name is returned unchanged."""
+    """Return pyagentd's name for the tool ``name``; an unknown name is returned unchanged."""
     return _OURS.get(name, name)
 
 
 def is_ours(name: str) -> bool:
-    """Return whether a name is a spelling of one of our tools, and so reserved."""
+    """Return whether a name is pyagentd's or another name of a built-in tool, and so reserved."""
     return name in META_TOOLS or name in _OTHER_NAMES or name in _OURS or name in _PARTS
 
 
 def action_names(tool: str) -> tuple[str, ...]:
-    """Return every name under which a profile may speak about ``tool``, ours first."""
+    """Return every name that a profile may use for ``tool``, pyagentd's first."""
     ours = canonical_tool(tool)
     return (ours, *_OTHER_NAMES.get(ours, ()), *_SHARED_ACTIONS.get(ours, ()))
 
 
 def action_prefixes(tool: str) -> tuple[str, ...]:
-    """Return the prefixes of action strings of ``tool``, in every spelling."""
+    """Return the prefixes of the action strings of ``tool``, with every name."""
     if tool in _PARTS:
         return (f"tool:{_PARTS[tool]}",)
     return tuple(f"tool:{name}:" for name in action_names(tool))
 
 
 def join_patterns(allowed: Sequence[str]) -> str:
-    """Return the first patterns of a list for a sentence, with how many more there are."""
+    """Return the first patterns of a list for a sentence, and the number of further ones."""
     more = [f"{len(allowed) - _SHOWN_PATTERNS} more"] if len(allowed) > _SHOWN_PATTERNS else []
     return ", ".join([*allowed[:_SHOWN_PATTERNS], *more]) or "which is empty"
 
 
-# The action: what is about to happen, and every way of writing it down.
+# The action: what is about to happen, and every way to write it.
 #
-# It is written ``tool:<name>:<detail>``. Profiles and grants are regular expressions about that text. They may use
-# any name of the tool and, inside the workspace, the path relative to its root.
+# Its text is ``tool:<name>:<detail>``. Profiles and grants are regular expressions on that text. They may use any
+# name of the tool and, inside the workspace, the path relative to its root.
 
 Kind = Literal["read", "write", "command", "net", "mcp", "self", "meta"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedPath:
-    """A path in both its forms, absolute and without ``.`` or ``..``."""
+    """An absolute path as written and resolved, without ``.`` or ``..``."""
 
     lexical: str  # as written
     resolved: str  # with every symbolic link followed; only this one is ever opened
@@ -286,7 +287,7 @@ class ResolvedPath:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What a call is about; a tool makes it of the arguments."""
+    """The target of a call, which a tool derives from the arguments."""
 
     detail: str  # the last part of the action string: an absolute path, a command, a name
     paths: tuple[ResolvedPath, ...] = ()  # used as ``Action.kind`` says; of a command: what it is known to read
@@ -301,7 +302,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action(Target):
-    """A call of a tool before it is made; as text ``tool:<name>:<detail>``, or ``rule``."""
+    """A tool call before it is made; its text is ``tool:<name>:<detail>``, or ``rule``."""
 
     tool: str
     kind: Kind
@@ -314,8 +315,8 @@ class Action(Target):
     def forms(self) -> tuple[str, ...]:
         """The action as written, and as it takes effect: the target of a link, each command of a line.
 
-        A permission has to hold for all of them: a link that somebody makes must not borrow its name's rights, nor a
-        command those of the one before it.
+        A permission must match all of them: a link must not get the permissions of its name, nor a command those of
+        the one before it.
         """
         if self.kind == "command":
             commands = self.shell.commands if self.shell is not None else ()
@@ -327,7 +328,7 @@ class Action(Target):
         return (str(self), f"tool:{self.tool}:{really or '/'}")
 
     def spellings(self, form: str) -> Iterator[str]:
-        """Yield every way of writing one of ``forms``."""
+        """Yield every way to write one of ``forms``."""
         if self.rule:
             yield from (self.rule, f"tool:{self.rule}")  # so that ``tool:.*`` is everything
             return

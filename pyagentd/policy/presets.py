@@ -1,8 +1,8 @@
-"""Reads the front matter of a preset into a ``Preset``.
+"""Parses the front matter of a preset into a ``Preset``.
 
-Spelling is generous (``include-tool-results`` or ``include_tool_results``, tools as a list, a line or a table, names
-of other systems' tools, unknown keys ignored), meaning is strict: a value of the wrong kind is an
-error that names its line, never a default. No ``paths`` means no path, no ``shell_commands`` no command.
+Spelling is lenient (``include-tool-results`` or ``include_tool_results``, tools as a list, a line or a table, tool
+names of other programs, unknown keys ignored), values are strict: one of the wrong type is an error that names its
+line, never a default. No ``paths`` means no path, no ``shell_commands`` no command.
 """
 
 import re
@@ -19,15 +19,15 @@ from pyagentd.policy.action import canonical_tool, normalise, validate_pattern
 from pyagentd.policy.profiles import BUILTIN, PLAN, Profile
 from pyagentd.reader import INSIDE, FromOne, FullText, Path, Rule, Source, Text, Tokens, describe, find_key, read
 
-# Which servers of tools a preset wants: the key ``mcp`` of its front matter.
+# The MCP servers that a preset names: the key ``mcp`` of its front matter.
 #
 # ::
 #
-#     mcp: all                        # every configured one; what a session gets without the key
-#     mcp: [tracker, docs]            # these; [] or none: no server; what an agent gets without the key
+#     mcp: all                        # every configured server; the default of a session
+#     mcp: [tracker, docs]            # these; [] or none: no server, the default of an agent
 #     mcp:
 #       tracker: true
-#       docs: {tools: ["search*"]}    # of that one only these tools
+#       docs: {tools: ["search*"]}    # only these tools of the server
 #       own: {command: [npx, some-server]}
 
 
@@ -41,7 +41,7 @@ class WantedServers:
     own: tuple[ServerSettings, ...] = ()  # written out
 
     def of(self, known: Mapping[str, ServerSettings]) -> tuple[list[ServerSettings], list[str]]:
-        """Return the wanted servers among ``known``, and the names that are unknown."""
+        """Return the named servers among ``known``, and the unknown names."""
         own = {each.name: each for each in self.own}
         names = dict.fromkeys([*(known if self.all else ()), *self.names, *self.only, *own])
         every = {**known, **own}
@@ -51,10 +51,10 @@ class WantedServers:
 
 
 def read_wanted(value: object, source: Source, path: Path = ()) -> WantedServers:
-    """Read the value of the key ``mcp``; ``source`` and ``path`` are where it is written.
+    """Parse the value of the key ``mcp``; ``source`` and ``path`` locate it.
 
     Raises:
-        PyagentdError: The source's error: it is of the wrong kind.
+        PyagentdError: The source's error: the value has the wrong type.
     """
     match value:
         case str():
@@ -96,7 +96,7 @@ def _server_entry(each: object, source: Source, path: Path) -> tuple[str, object
     raise source.wrong(path, "`mcp` lists what is neither a name nor a server", _HINT)
 
 
-# How single values are written.
+# Parsers of single values.
 
 
 def _parse_backend(value: object) -> str:
@@ -112,7 +112,7 @@ def _parse_line(value: object) -> str:
 
 
 def _parse_seconds(value: object) -> float:
-    """Return seconds, given as a number or as ``90s``, ``10m``, ``1h30m``."""
+    """Parse seconds: a number, or ``90s``, ``10m``, ``1h30m``."""
     seconds = seconds_of(str(value))
     if not 0 < seconds < float("inf"):
         raise ValueError
@@ -120,7 +120,7 @@ def _parse_seconds(value: object) -> float:
 
 
 def _parse_tools(value: object) -> tuple[str, ...]:
-    """Return tools given as a list, as words of one line, or as a table of ``NAME: true`` or ``{allowed: true}``."""
+    """Parse tools: a list, words of one line, or a table of ``NAME: true`` or ``{allowed: true}``."""
     if isinstance(value, str):
         names = re.findall(r"[^\s,]+", value)
     elif isinstance(value, Mapping):
@@ -172,7 +172,7 @@ class Paths:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commands:
-    """Which commands may run."""
+    """The commands that may run."""
 
     allow: tuple[FullText, ...] = ()  # first words of a command, or "*"
     deny: tuple[FullText, ...] = ()  # texts that must not occur in it
@@ -235,18 +235,18 @@ def parse_preset(
     *,
     profiles: Mapping[str, Profile] | None = None,
 ) -> Preset:
-    """Return the preset that a file describes.
+    """Parse the preset in a file.
 
     Args:
-        name: What it is called.
-        front: The front matter; one that knows its lines (``lc``) makes errors name them.
-        body: What follows the front matter.
+        name: The preset's name.
+        front: The front matter; if it knows its lines (``lc``), errors name them.
+        body: The text after the front matter.
         file: The file, for errors.
-        profiles: The user's own by name: a profile that is named is looked up here and among the built-in ones.
-            With None it stays a name; that is for callers that only check whether the file can be read.
+        profiles: The user's own by name: a named profile is looked up here and among the built-in ones. With None it
+            stays a name, for callers that only check whether the file is valid.
 
     Raises:
-        PresetError: A value is missing or of the wrong kind; names file, line and key.
+        PresetError: A value is missing or has the wrong type; names file, line and key.
     """
     source = Source.of_front_matter(front, file, PresetError)
     is_mission = bool(str(front.get("signature") or "").strip())
@@ -269,10 +269,10 @@ def parse_preset(
 
 
 def read_profile(value: object, known: Mapping[str, Profile], source: Source, path: Path) -> Profile | str | None:
-    """Return the profile that ``value`` names or writes out: ``{"allow": [REGEX…], "ask": [REGEX…]}``.
+    """Return the profile that ``value`` names or contains: ``{"allow": [REGEX…], "ask": [REGEX…]}``.
 
     Raises:
-        PyagentdError: The source's error: there is no profile of that name, or an expression is none.
+        PyagentdError: The source's error: the profile is unknown, or an expression is invalid.
     """
     return known_profile(read(value, _Profile, source, path), known, source, path)
 
@@ -280,7 +280,7 @@ def read_profile(value: object, known: Mapping[str, Profile], source: Source, pa
 def known_profile(
     profile: Profile | str | None, known: Mapping[str, Profile] | None, source: Source, path: Path
 ) -> Profile | str | None:
-    """Read a profile, or find a named one in ``known`` or the built-in ones; raises as ``read_profile``."""
+    """Return a profile, looked up by name in ``known`` and the built-in ones; raises as ``read_profile``."""
     if not isinstance(profile, str) or known is None:
         return profile
     profiles, name = {**BUILTIN, **known}, profile.strip()
@@ -304,13 +304,13 @@ class MessageSettings:
 
 
 def parse_message_settings(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of one message, by their names in ``Preset``.
+    """Parse the settings of one message; return them by their names in ``Preset``.
 
     Args:
-        given: Values by the names of ``MessageSettings``, as in a front matter. None stands for the preset's.
+        given: Values by the names of ``MessageSettings``, as in a front matter. None means the preset's.
 
     Raises:
-        BadRequest: A name is unknown, or a value of the wrong kind.
+        BadRequest: A name is unknown, or a value has the wrong type.
     """
     given = {
         name: value.strip() if isinstance(value, str) else value for name, value in given.items() if value is not None

@@ -1,8 +1,8 @@
 """Which actions an agent may take: profiles of regular expressions over action strings.
 
-An action is written ``tool:<name>:<detail>``. Every expression matches the whole of it, newlines included.
-Any ``allow`` wins, then any ``ask``; what neither matches is denied. Paths and commands are scope's business: a
-profile never widens them.
+An action's text is ``tool:<name>:<detail>``. Every expression must match the whole of it, newlines included. Any
+``allow`` wins, then any ``ask``; an action that neither matches is denied. Scope decides about paths and commands: a
+profile never widens it.
 """
 
 import logging
@@ -38,7 +38,7 @@ _Expression = Annotated[re.Pattern[str], Rule(parse=_parse_expression, words="a 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """Patterns of the actions that are allowed, and of those that a human is asked about; others are denied."""
+    """Expressions for actions that are allowed, and for those that need approval; other actions are denied."""
 
     CLOSED: ClassVar[bool] = True  # a third list would look like a rule and be none
 
@@ -48,7 +48,7 @@ class Profile:
 
 
 def fits(pattern: re.Pattern[str], text: str, *, doubt: bool = False) -> bool:
-    """Return whether ``pattern`` matches all of ``text``; ``doubt`` when that takes too long to tell."""
+    """Return whether ``pattern`` matches all of ``text``; ``doubt`` if matching takes too long."""
     if _is_quick(pattern.pattern):
         return pattern.fullmatch(text) is not None
     found = _matches_in_time(pattern, text)
@@ -57,7 +57,7 @@ def fits(pattern: re.Pattern[str], text: str, *, doubt: bool = False) -> bool:
 
 @lru_cache(maxsize=4096)
 def _is_quick(pattern: str) -> bool:
-    """Return whether no text can make ``pattern`` try many ways: it repeats one thing at most, and no group."""
+    """Return whether ``pattern`` cannot backtrack much: it has at most one repetition, and none of a group."""
     bare = pattern.replace("(?:", "(")
     repeats = sum(map(bare.count, "*+{"))
     return repeats <= 1 and bare.count("?") <= 2 and bare.count("(") <= 3 and not _REPEATED_GROUP.search(bare)
@@ -65,10 +65,10 @@ def _is_quick(pattern: str) -> bool:
 
 @lru_cache(maxsize=256)
 def _matches_in_time(pattern: re.Pattern[str], text: str) -> bool | None:
-    """Return whether ``pattern`` matches all of ``text``; None when that takes too long to find out."""
+    """Return whether ``pattern`` matches all of ``text``; None if matching takes too long."""
     import regex  # it is slow to load, and most sessions never need it
 
-    # What has a meaning for ``regex`` alone stays literal: {e<=1}, [[:alpha:]].
+    # Syntax that only ``regex`` has stays literal: {e<=1}, [[:alpha:]].
     same = _NO_COUNT.sub(r"\1\\{", pattern.pattern).replace("[[:", r"[\[:")
     flags = (regex.DOTALL if pattern.flags & re.DOTALL else 0) | regex.VERSION0
     try:
@@ -81,12 +81,12 @@ def _matches_in_time(pattern: re.Pattern[str], text: str) -> bool | None:
 
 
 def make_profile(name: str, *, allow: Sequence[str] = (), ask: Sequence[str] = ()) -> Profile:
-    """Return a profile of expressions given as text; raises as ``compile_action``."""
+    """Return a profile from expressions as text; raises as ``compile_action``."""
     return Profile(name=name, allow=tuple(map(compile_action, allow)), ask=tuple(map(compile_action, ask)))
 
 
 def resolve_profile(profile: Profile | str | None) -> Profile | None:
-    """Return a preset's profile; a name that is still one is a built-in profile's.
+    """Return a preset's profile; a name means a built-in one.
 
     Raises:
         BadRequest: No profile has that name.
@@ -99,9 +99,9 @@ def resolve_profile(profile: Profile | str | None) -> Profile | None:
 
 
 def verdict(profile: Profile, action: Action) -> Verdict:
-    """Return the verdict of ``profile`` on ``action``, in all its names and spellings.
+    """Return the verdict of ``profile`` on ``action``, with all its names and spellings.
 
-    What is really done must be permitted too: a link's target and each command of a line as much as the whole.
+    The actual effects must be permitted too: a link's target, and each command of a line.
     """
     if covering_expressions(profile.allow, action) is not None:
         return "allow"
@@ -111,9 +111,9 @@ def verdict(profile: Profile, action: Action) -> Verdict:
 
 
 def covering_expressions(patterns: Iterable[re.Pattern[str]], action: Action) -> str | None:
-    """Return the expressions that together permit all of ``action``, for the audit; None when they do not.
+    """Return the expressions that together permit all of ``action``, for the audit; None if they do not.
 
-    A human's grant for exactly this command line covers its commands; any other has to match each of them.
+    A grant of exactly this command line covers its commands; any other expression must match each command.
     """
     patterns = tuple(patterns)
     exact = re.escape(str(action))
@@ -138,9 +138,9 @@ def _matching_pattern(patterns: tuple[re.Pattern[str], ...], action: Action, for
 
 
 def _covers_effects(patterns: tuple[re.Pattern[str], ...], action: Action, command: SimpleCommand) -> bool:
-    """Return whether the effects of a command's options are permitted, as effects or by a pattern that spells it out.
+    """Return whether the effects of a command's options are permitted, or spelled out by a pattern.
 
-    ``tool:bash:find .*`` is no word about deleting: ``find -delete`` needs ``rm`` to be permitted as well.
+    ``tool:bash:find .*`` does not permit deleting: ``find -delete`` needs a pattern for ``rm`` as well.
     """
     for effect in command.effects:
         programs = [entry for entry in effect.by if entry.split()[0] != command.words[0]]
@@ -153,7 +153,7 @@ def _covers_effects(patterns: tuple[re.Pattern[str], ...], action: Action, comma
 
 
 def _spells_out(pattern: re.Pattern[str], action: Action, command: SimpleCommand, effect: Effect) -> bool:
-    """Return whether ``pattern`` permits the command for the words that have the effect, and not for any words."""
+    """Return whether ``pattern`` permits the command because of the words with the effect, not with any words."""
     words = command.text.split(" ")
     named = command.words[effect.at] if effect.at >= 0 else ""
     others = " ".join("\0" if word.startswith(("-", "+", "'", '"')) or word == named else word for word in words)
@@ -175,7 +175,7 @@ BUILTIN = {
                 "tool:git:commit",
                 "tool:git:branch .*",
             ],
-            # The last three are asked about as commands are: what other programs do, and what leaves for the network.
+            # The last three: what other programs do, and what leaves for the network, is asked about like commands.
             ask=[
                 "tool:bash:.*",
                 "tool:git:push .*",
@@ -191,18 +191,18 @@ BUILTIN = {
 }
 
 
-# Which tools a model is told about: not those that its profile denies for every detail.
+# The tools that a model sees: without those that its profile denies for every detail.
 #
-# Hiding a tool spares the model a refusal; the decision itself is made anew for every call. So a tool is hidden only
-# when certainly none of its actions would pass: no expression matches any text that begins as all of them do.
+# Hiding a tool spares the model a refusal; every call is still decided anew. So a tool is hidden only if certainly
+# none of its actions would pass: no expression matches any text with one of its prefixes.
 
-# An expression with one of these is taken to match anything. The first ones look at the end of the text, and the
-# partial matcher takes the end of the beginning for it; ``regex`` reads the others differently from ``re``.
+# An expression with one of these is assumed to match anything. The first ones look at the end of the text, and
+# partial matching takes the end of the prefix for that; ``regex`` reads the others differently from ``re``.
 _UNSURE = re.compile(r"\\[bBZzGKmMXRLpPN]|\$(?!\Z)|\[\[|\{(?![\d,])|\(\?\(|--|&&|\|\||~~")
 
 
 def may_pass(profile: Profile | None, tool: str) -> bool:
-    """Return whether some action of ``tool`` may pass ``profile``; no profile denies nothing."""
+    """Return whether some action of ``tool`` may pass ``profile``; without a profile, any may."""
     if profile is None or canonical_tool(tool) in META_TOOLS:
         return True
     patterns = [pattern.pattern for pattern in (*profile.allow, *profile.ask)]
@@ -211,7 +211,7 @@ def may_pass(profile: Profile | None, tool: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _may_match(pattern: str, prefix: str) -> bool:
-    """Return False only when no text that begins with ``prefix`` is matched by ``pattern``."""
+    """Return False only if ``pattern`` matches no text that begins with ``prefix``."""
     if _UNSURE.search(pattern):
         return True
     import regex  # it is slow to load, and most sessions have no profile
@@ -222,41 +222,40 @@ def _may_match(pattern: str, prefix: str) -> bool:
         return True
 
 
-# Agents that only look: what a preset with ``read-only: true`` permits to its agent, and to all agents below it.
+# Read-only agents: what a preset with ``read-only: true`` permits to its agent, and to all agents below it.
 #
-# The decision asks here before it looks at scope, profiles, grants and answers, so nothing that anybody allowed lets
-# such an agent change anything. This is a list of what may happen: a tool that nobody thought of is refused, wherever
-# it comes from and whatever it says of itself.
+# This is checked before scope, profiles, grants and answers, so nothing that they allow lets such an agent change
+# anything. It is an allowlist: any other tool is refused, wherever it comes from and whatever it declares.
 #
-# Every command is refused. Whether one only looks depends on its options, its configuration and the programs that it
-# calls, and an agent that plans can read and search without any.
+# Every command is refused. Whether a command only reads depends on its options, its configuration and the programs
+# that it calls, and an agent that plans can read and search without commands.
 
 _EXPANSION = "request_scope_expansion"
 
 READ_ONLY_TOOLS: dict[str, frozenset[Kind]] = {
     **dict.fromkeys(("Read", "Glob", "Grep"), frozenset[Kind]({"read"})),
-    # What these write goes to the user or to the model, and an agent that they spawn is read-only too.
+    # These write only to the user or to the model, and an agent that they spawn is read-only too.
     **dict.fromkeys(
         ("question", "TodoWrite", "skill", "tool_search", "PersistentAgent", "task", "mission", _EXPANSION),
         frozenset[Kind]({"meta", "read"}),
     ),
     **dict.fromkeys(("WebSearch", "WebFetch"), frozenset[Kind]({"net"})),
 }
-"""The tools that change nothing, each with the kinds of action that it has for it."""
+"""The tools that change nothing, each with its admitted kinds of action."""
 
 PLAN = "plan"
-"""The preset of this name is read-only whoever wrote it."""
+"""A preset of this name is always read-only."""
 
 
 def is_read_only(tool: str) -> bool:
-    """Return whether ``tool`` may be offered to an agent that only looks."""
+    """Return whether ``tool`` may be offered to a read-only agent."""
     return canonical_tool(tool) in READ_ONLY_TOOLS
 
 
 def read_only_refusal(action: Action, *, own: bool, above: bool) -> str | None:
-    """Return why an agent that only looks may not do this; None when it may, or when it is no such agent.
+    """Return why a read-only agent may not take the action; None if it may, or is not read-only.
 
-    Its ``own`` preset is read-only, or that of a session ``above`` it is, or was when it was spawned.
+    ``own``: its own preset is read-only; ``above``: a session above it is, or was when the agent was spawned.
     """
     if not (own or above) or _only_looks(action):
         return None
@@ -276,5 +275,5 @@ def _only_looks(action: Action) -> bool:
     tool = canonical_tool(action.tool)
     if action.kind not in READ_ONLY_TOOLS.get(tool, ()) or action.writes or action.command is not None:
         return False
-    # To ask for more scope is no use for a tool that is refused in any case.
+    # A request for more scope is useless for a tool that is refused anyway.
     return tool != _EXPANSION or is_read_only(action.detail.split(" ", 1)[0])

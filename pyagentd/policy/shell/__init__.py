@@ -1,22 +1,22 @@
-"""Reads a shell command without running it: what it runs, reads, writes and deletes; what it cannot read is denied.
+"""Parses a shell command without running it: what it runs, reads, writes and deletes; the unreadable is denied.
 
-``read`` takes a line apart; ``refusal`` and ``matching_deny`` compare it with ``shell_commands``. The rule:
+``read`` parses a line; ``refusal`` and ``matching_deny`` compare it with ``shell_commands``. The rules:
 
-1. Every simple command of the line must be admitted by an entry of ``allow``: its first words are the entry's, so
-   ``git`` admits every ``git`` and ``git log`` only that. What a wrapper, ``find -exec`` or ``sh -c`` runs is a
-   command of its own. A program named by its path is not the program of that name. ``cd`` to a literal place is free.
-2. An entry admits a program's plain purpose. What an option adds needs its own allowance: an *effect* is admitted by
-   an entry that names it (``find -delete``), by one that spells the command out up to that option, or by the program
-   that does just that: ``rm`` for whatever deletes, ``sh`` or ``bash`` for whatever runs what nobody can read.
+1. Every simple command of the line must be admitted by an entry of ``allow``: it begins with the entry's words, so
+   ``git`` admits every ``git``, and ``git log`` only that. What a wrapper, ``find -exec`` or ``sh -c`` runs is a
+   command of its own. A program named by its path is not the program of that name. ``cd`` to a literal path is free.
+2. An entry admits a program's plain purpose. An *effect* of an option needs its own allowance: an entry that names it
+   (``find -delete``), one that spells the command out up to that option, or the program with just that purpose:
+   ``rm`` for whatever deletes, ``sh`` or ``bash`` for whatever runs unknown commands.
 3. Files that are known to be read or written (redirects, options, operands of programs that write) are ``reads`` and
-   ``writes``; the guard holds them against ``paths``, also when everything else is allowed.
-4. A program that is not known is whatever its name was allowed for.
-5. Where nothing confines a command, ``*`` admits only the programs of ``admission.UNDERSTOOD``, and what such a
-   program is given to look at counts as read. A line that may make links and names other paths cannot be read.
-6. What cannot be read for certain is admitted by nobody but a human who sees the whole text.
+   ``writes``; the guard compares them with ``paths``, even if everything else is allowed.
+4. For an unknown program, allowing its name allows whatever it does.
+5. If nothing confines a command, ``*`` admits only the programs of ``admission.UNDERSTOOD``, and their path operands
+   count as read. A line that may make links and names other paths is unreadable.
+6. Only a human who sees the whole text can admit a command that is unreadable.
 
-``grammar`` takes the line apart, ``programs`` knows what each program does, ``admission`` decides. Nothing here looks
-at the disk, and the grammar is bash's with a clean environment, no aliases and no ``extglob``.
+``grammar`` parses the line, ``programs`` knows what each program does, ``admission`` decides. Nothing here looks at
+the disk, and the grammar is bash's with a clean environment, no aliases and no ``extglob``.
 """
 
 import posixpath
@@ -48,19 +48,19 @@ __all__ = [
 ]
 
 
-# What the reader of shell commands returns.
+# The result of parsing a command line.
 
 ANY = "*"
 """In ``shell_commands``: every program."""
 
 
 class Unreadable(Exception):
-    """A command that the grammar cannot read; the message is the end of a sentence."""
+    """A command that cannot be parsed with certainty; the message is the end of a sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Word:
-    """One word of a command after its quotes are taken away."""
+    """One word of a command, without its quotes."""
 
     text: str
     bare: bool = True  # nothing in it was quoted or escaped
@@ -71,17 +71,17 @@ class Word:
 
     @property
     def path(self) -> str:
-        """As a path: ``~/x`` is the home directory's, a literal ``~`` is spelled ``./~``."""
+        """The word as a path: ``~/x`` is in the home directory, a literal ``~`` becomes ``./~``."""
         return f"./{self.text}" if self.text.startswith("~") and not self.home else self.text
 
     @property
     def directory(self) -> "Word":
-        """The directory in which the file of this name is."""
+        """The directory of the file with this name."""
         return Word(text=posixpath.dirname(self.text) or ".", home=self.home and "/" in self.text)
 
 
 HERE = Word(text=".")
-"""The directory that a command starts in."""
+"""The directory in which a command starts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,8 +113,8 @@ class SimpleCommand:
 class ShellReading:
     """The commands of a line, and the paths that it reads and writes.
 
-    A path is as written: relative ones start in the workspace root, and ``~`` is the user's home. ``DIR/*`` stands
-    for files in ``DIR`` whose names are known only when the command runs.
+    A path is as written: relative ones start at the workspace root, and ``~`` is the user's home. ``DIR/*`` means
+    files in ``DIR`` whose names are known only when the command runs.
     """
 
     commands: tuple[SimpleCommand, ...] = ()  # every one, also those inside wrappers, `find -exec` and `sh -c`
@@ -129,11 +129,11 @@ class ShellReading:
 
 
 def names(text: str) -> frozenset[str]:
-    """Return the words of ``text``, for tables that people read."""
+    """Return the words of ``text``, for readable tables."""
     return frozenset(text.split())
 
 
-# Options and operands of one command, taken apart as getopt does.
+# Options and operands of one command, parsed as by getopt.
 
 Role = Literal[
     "takes",  # has an argument that does no harm
@@ -165,10 +165,10 @@ class Argument:
 
 
 def arguments(words: tuple[Word, ...], roles: Mapping[str, Role]) -> Iterator[Argument]:
-    """Yield the options and operands that follow the program's name.
+    """Yield the options and operands after the program's name.
 
-    Operands and options may be mixed, short options bundled, long ones abbreviated. Where an abbreviation may mean
-    several options it means the most dangerous one.
+    Operands and options may be mixed, short options bundled, long ones abbreviated. An ambiguous abbreviation means
+    the most dangerous of its options.
     """
     at, perhaps_taken = 1, False  # whether this word may be the argument of the one before
     while at < len(words):
@@ -186,8 +186,8 @@ def arguments(words: tuple[Word, ...], roles: Mapping[str, Role]) -> Iterator[Ar
             yield from (replace(item, certain=False) for item in read) if perhaps_taken else read
             value = read[-1].value if read else None
             took = value is not None and value is next_word(words, at)
-            # What looks like an option is looked at as one even if it may be an argument, and then its own argument
-            # may be an operand.
+            # A word that looks like an option is also parsed as one when it may be an argument; its own argument may
+            # then be an operand.
             certain = took and not perhaps_taken and not words[at + 1].text.startswith("-")
             at, perhaps_taken = at + (2 if certain else 1), took and not certain
 
@@ -198,14 +198,14 @@ def operands_of(items: Iterable[Argument]) -> list[Word]:
 
 
 def is_abbreviated(item: Argument, word: Word) -> bool:
-    """Return whether the option in ``word`` is written in part, so that others may take it for another."""
+    """Return whether the option in ``word`` is abbreviated, so that another version may take it for another one."""
     return item.name.startswith("--") and word.text.partition("=")[0] != item.name
 
 
 def _read_long_option(words: tuple[Word, ...], at: int, roles: Mapping[str, Role]) -> list[Argument]:
     word = words[at]
     name, equals, attached = word.text.partition("=")
-    if len(name) > 3 and name[1:] in roles:  # who writes long options with one dash takes two as well
+    if len(name) > 3 and name[1:] in roles:  # programs with long options on one dash accept two as well
         name = name[1:]
     meant = [option for option in roles if option.startswith(name) and option.startswith("--")]
     meant = [name] if name in roles else sorted(meant, key=lambda option: roles[option] == "takes")
@@ -242,17 +242,17 @@ def next_word(words: tuple[Word, ...], at: int) -> Word | None:
     return words[at + 1] if at + 1 < len(words) else None
 
 
-# What is found out about one command while its words are read. ``programs`` notes it here.
+# Findings about one command while its words are parsed; ``programs`` fills them in.
 
 _SHELLS = ("sh", "bash")  # who may run these may run anything
 _LONGEST_PATH = 4_095  # bytes
 COMMAND_DEVICES = names("/dev/null /dev/stdin /dev/stdout /dev/stderr /dev/zero /dev/full /dev/random /dev/urandom")
-"""What any command may redirect from and to: it is the command's own, or nothing is kept there."""
+"""Devices that any command may use: they belong to it, or store nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inner:
-    """A command inside another."""
+    """A command that another command runs."""
 
     words: tuple[Word, ...]
     where: tuple[str, ...] = ()  # directories it starts in, seen from where the outer one starts; none: the same
@@ -260,7 +260,7 @@ class Inner:
 
 @dataclass(slots=True, kw_only=True)
 class Findings:
-    """What is found out about one command: its effects, paths and inner commands."""
+    """Effects, paths and inner commands of one command, as found so far."""
 
     words: tuple[Word, ...]
     effects: dict[Effect, None] = field(default_factory=dict)  # in order, each once
@@ -275,11 +275,11 @@ class Findings:
 
     @property
     def program(self) -> str:
-        """The program as written."""
+        """The program's name as written."""
         return self.words[0].text
 
     def runs(self, option: str, at: int = -1, what: str = "runs what its argument says") -> None:
-        """Note that it runs something that cannot be told."""
+        """Note that it runs something unknown."""
         self._add_effect(option, what, at, _SHELLS)
 
     def deletes(self, option: str, at: int = -1, what: str = "deletes files") -> None:
@@ -291,11 +291,11 @@ class Findings:
         self.reads += _file_or_inside(word)
 
     def look(self, word: Word | None) -> None:
-        """Note that it is given this file or directory to look at."""
+        """Note that it reads or lists this file or directory, given as an operand."""
         self.looks += _file_or_inside(word)
 
     def write(self, word: Word | None, *, links: bool = True) -> None:
-        """Note that it writes or removes this file; with ``links`` also where a link of that name leads."""
+        """Note that it writes or removes this file; with ``links`` also the target of a link of that name."""
         if word is None or word.path in COMMAND_DEVICES:
             return
         if not word.varies:
@@ -308,12 +308,12 @@ class Findings:
             )
 
     def write_beside(self, word: Word) -> None:
-        """Note that it writes files in the same directory, under names made from this one."""
+        """Note that it writes other files into this file's directory, with names derived from its name."""
         if not word.varies:
             self.write_into(word.directory)
 
     def write_into(self, directory: Word, name: str = "*") -> None:
-        """Note that it writes a file in this directory."""
+        """Note that it writes a file into this directory."""
         if directory.varies:
             raise Unreadable(f"`{self.program}` writes into `{directory.text}`, which is a pattern")
         self.writes += [*_left_directories(directory.path), f"{directory.path.rstrip('/')}/{name}"]
@@ -331,7 +331,7 @@ def _file_or_inside(word: Word | None) -> list[str]:
 
 
 def _left_directories(path: str) -> list[str]:
-    """Return the directories that ``path`` leaves again by ``..``: they may be made on the way."""
+    """Return the directories in ``path`` that a later ``..`` leaves: the command may create them."""
     if len(path) > _LONGEST_PATH:
         raise Unreadable("a path in it is longer than the system takes")
     parts = path.split("/")
@@ -343,9 +343,9 @@ def _left_directories(path: str) -> list[str]:
 
 
 def refuse_late_options(words: tuple[Word, ...], roles: Mapping[str, Role]) -> None:
-    """Refuse a word that could turn into an option when the command runs.
+    """Refuse a word that could become an option when the command runs.
 
-    Where nothing is known of the program's options (``roles``), ``--`` after an option may be its argument.
+    If the program's options are unknown (no ``roles``), ``--`` after an option may be its argument.
     """
     takes_nothing = True  # the word before is no option that takes this one as its argument
     for word in words[1:]:
@@ -368,7 +368,7 @@ def _is_flag(option: str, roles: Mapping[str, Role]) -> bool:
     return "=" in option or not any(role in WITH_ARGUMENT for name, role in roles.items() if name.startswith(option))
 
 
-# What can be said of a program in the table of them, and the roles of its options.
+# The entries of the table of programs, and the roles of their options.
 
 Operands = Literal[
     "",  # read, or no files
@@ -414,5 +414,5 @@ class Program:
 
 @cache
 def roles_of(row: object) -> dict[str, Role]:
-    """Return the role of each option that a row of a table names: in its field of that role's name."""
+    """Return the role of each option in an entry: the name of the field that lists it."""
     return {option: role for role in get_args(Role) for option in getattr(row, role, "").split()}

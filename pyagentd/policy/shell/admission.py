@@ -1,4 +1,4 @@
-"""Decides whether ``shell_commands`` of a preset allows a command; ``*`` is narrower where nothing confines it."""
+"""Decides whether a preset's ``shell_commands`` allow a command; ``*`` means less if nothing confines the command."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,14 +21,14 @@ from pyagentd.policy.shell import (
     roles_of,
 )
 
-# The programs that ``shell_commands: allow: ["*"]`` admits where nothing confines a command.
+# The programs that ``shell_commands: allow: ["*"]`` admits if nothing confines the command.
 #
-# A command that is not confined reaches whatever its user reaches, so what is not in this list is asked about. In the
-# list is a program of which everything is known: every option, and which of its arguments are paths. It opens no
-# other file than those, runs nothing, follows no links that it finds on its way, and makes none. Before you add one,
-# look for options that name files, for lists of names that it reads from a file (also as ``@FILE``), for directories
-# it enters, and at the program of that name on a Mac: an option that has no argument there must have none here. In
-# doubt leave it out. What it writes is what ``programs`` says of it.
+# An unconfined command reaches whatever its user reaches, so a human is asked about a program that is not listed. A
+# listed program is known completely: every option, and which of its arguments are paths. It opens no other files,
+# runs nothing, follows no links that it comes across, and makes none. Before you add a program, look for options that
+# name files, for lists of file names that it reads from a file (also as ``@FILE``), for directories that it enters,
+# and at the program of that name on a Mac: an option without an argument there must have none here. In doubt leave it
+# out. What it writes is defined in ``programs``.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +39,8 @@ class Options:
     takes: str = ""  # with an argument that is not a path
     maybe: str = ""  # with such an argument, where it is attached
     operands: Literal["paths", "text", "words", "written", "pattern", "script", "tests", "found", "git"] = "paths"
-    # paths: it looks at them. text: no path, and nothing is an option. words: no path. written: see ``programs``.
-    # pattern, script: the first is none, unless an option has it; paths follow. tests, found, git: see below.
+    # paths: read or listed. text: no path, and nothing is an option. words: no path. written: see ``programs``.
+    # pattern, script: the first is none, unless an option gives it; paths follow. tests, found, git: see below.
     here: bool = False  # without an operand it looks at the current directory
 
 
@@ -139,14 +139,14 @@ _TEST_WORDS = names("= == != < > ! ] ( )")
 
 
 def unlisted_wrapper_reason(name: str) -> str | None:
-    """Return that a wrapper is not understood, to end a sentence; None when it is."""
+    """Return the end of a sentence that says why a wrapper is not understood; None if it is."""
     return None if name in UNDERSTOOD_WRAPPERS else _unknown_program(name)
 
 
 def unlisted_reason(found: Findings) -> str | None:
-    """Return the part of an examined command that is not understood, to end a sentence; None when all of it is.
+    """Return which part of an examined command is not understood, as the end of a sentence, or None.
 
-    Notes in ``found`` what the command is given to look at.
+    Adds the command's path operands to ``found.looks``.
     """
     words, name = found.words, found.program
     known = UNDERSTOOD.get(name)
@@ -221,17 +221,17 @@ def _unlisted_git_reason(words: tuple[Word, ...], found: Findings) -> str | None
         return "`git -C` goes nowhere"
     found.repository = True
     found.look(HERE)
-    # Any operand may be a file, also one outside of the repository, which `git diff` then compares as it is.
+    # Any operand may be a file, even outside the repository: `git diff` compares such files directly.
     return _unlisted_argument_reason(f"git {words[1].text}", _GIT, words[1:], found)
 
 
-# Whether ``shell_commands`` admits a command line that was read.
+# Whether ``shell_commands`` admits a parsed command line.
 
 _FREE = frozenset({"cd"})  # it only moves; where later words lead from there is accounted for
 
 
 def refusal(reading: ShellReading, allow: Sequence[str]) -> str | None:
-    """Return why ``shell_commands.allow`` does not allow a command line, as the end of a sentence, or None."""
+    """Return why ``shell_commands.allow`` does not admit a command line, as the end of a sentence, or None."""
     if not reading.commands and reading.unreadable is None:
         return "there is no command"
     if not allow:
@@ -248,14 +248,14 @@ def refusal(reading: ShellReading, allow: Sequence[str]) -> str | None:
 
 
 def is_allowed_by_name(reading: ShellReading, allow: Sequence[str]) -> bool:
-    """Return whether entries other than ``*`` allow a command line."""
+    """Return whether entries other than ``*`` admit a command line."""
     return refusal(reading, [entry for entry in allow if entry != ANY]) is None
 
 
 def _command_refusal(command: SimpleCommand, entries: list[tuple[str, ...]]) -> str | None:
     if command.words[0] not in _FREE:
         if not any(_is_prefix(entry, command.words) for entry in entries):
-            # As many words as an entry for its program has.
+            # Show as many words as the longest entry for the program has.
             length = max((len(entry) for entry in entries if entry[0] == command.words[0]), default=1)
             return f"`{' '.join(command.words[:length])}` is not in `shell_commands.allow`"
         for effect in command.effects:
@@ -277,10 +277,10 @@ def _is_prefix(entry: tuple[str, ...], words: tuple[str, ...]) -> bool:
 
 
 def matching_deny(command: str, reading: ShellReading, deny: Iterable[str]) -> str | None:
-    """Return the entry of ``shell_commands.deny`` that ``command`` has, or None.
+    """Return the entry of ``shell_commands.deny`` that matches ``command``, or None.
 
-    It has it when the text occurs in it literally, in the words of one of its commands after quotes are taken away,
-    or when a command has the entry's program and options in another order or grouping (``rm -fr`` for ``rm -rf``).
+    It matches if its text occurs in the line, or in the words of one of its commands without quotes, or if a command
+    has the entry's program and options in another order or grouping (``rm -fr`` for ``rm -rf``).
     """
     said = {words for each in reading.commands for words in (each.words, each.said)}
     for text in deny:
@@ -291,9 +291,9 @@ def matching_deny(command: str, reading: ShellReading, deny: Iterable[str]) -> s
 
 
 def _has(wanted: str, words: tuple[str, ...]) -> bool:
-    """Return whether ``words`` have the wanted text, or its program, subcommand and options in any order.
+    """Return whether ``words`` contain the wanted text, or its program, subcommand and options in any order.
 
-    Options before a subcommand may be left out, with or without values: ``git -c a=b push``.
+    Options before a subcommand are skipped, with or without values: ``git -c a=b push``.
     """
     if wanted in " ".join(words):
         return True
@@ -309,7 +309,7 @@ def _has(wanted: str, words: tuple[str, ...]) -> bool:
 
 
 def _starts(words: tuple[str, ...]) -> Iterator[int]:
-    """Yield where what follows the program may begin: right behind it, and behind options before a subcommand."""
+    """Yield where the words after the program may begin: right behind it, and behind options before a subcommand."""
     yield 1
     for at in range(1, len(words)):
         if words[at] == "--" or not (words[at].startswith("-") or (at > 1 and words[at - 1].startswith("-"))):
@@ -318,7 +318,7 @@ def _starts(words: tuple[str, ...]) -> Iterator[int]:
 
 
 def _last_with_all(options: list[str], words: tuple[str, ...]) -> int:
-    """Return the last index from which on ``words`` have all of the options; 0 when they do not."""
+    """Return the last index from which on ``words`` have all of the options; 0 if they do not."""
     last: dict[str, int] = {}
     for at, word in enumerate(words[1:], start=1):
         if word == "--":
@@ -327,7 +327,7 @@ def _last_with_all(options: list[str], words: tuple[str, ...]) -> int:
     return min(last.get(letter, 0) for option in options for letter in _option_letters(option) or {""})
 
 
-# Long names of the options that people forbid.
+# Long names of options that people often deny.
 _SHORT = {"recursive": "r", "force": "f", "hard": "hard", "all": "a", "delete": "delete"}
 
 

@@ -1,6 +1,6 @@
-"""Parses a command line as bash would, and finds what it runs, reads and writes.
+"""Parses a command line as bash would, and finds the commands it runs and the files it reads and writes.
 
-It knows lists and pipelines of simple commands; every other construct of the shell is unreadable.
+It knows lists and pipelines of simple commands; every other shell construct is unreadable.
 """
 
 import posixpath
@@ -21,10 +21,10 @@ from pyagentd.policy.shell import (
 )
 from pyagentd.policy.shell.admission import unlisted_reason, unlisted_wrapper_reason
 
-# Words and operators of a command line, as bash 5 reads them; whatever is not a literal is unreadable.
+# Words and operators of a command line, as bash 5 reads them; anything but a literal is unreadable.
 #
-# Bash gives several characters a meaning that depends on where they stand. Where that is hard to tell, the text is
-# refused instead: a command that is refused can be written more plainly, one that is misread can not be taken back.
+# Some characters have a meaning in bash that depends on their position. If that is hard to tell, the text is refused:
+# a refused command can be written more plainly, a misread one cannot be taken back.
 
 _OPERATORS = sorted(
     {"\n"} | names("&>> <<< <<- ;;& && || |& ;; ;& << >> >| >& <& <> &> ; & | < > ( )"), key=len, reverse=True
@@ -58,12 +58,12 @@ class Token:
 
 
 def tokens(text: str) -> list[Token]:
-    """Return the words and operators of ``text``.
+    """Split ``text`` into words and operators.
 
     Raises:
-        Unreadable: It has something that is not a literal, or quotes that do not close.
+        Unreadable: It has something that is not a literal, or unbalanced quotes.
     """
-    for char in text:  # what hides part of the command from the person who approves it
+    for char in text:  # characters that hide part of the command from the person who approves it
         if char not in " \t\n" and unicodedata.category(char) in _HIDDEN:
             raise Unreadable(f"it has the character U+{ord(char):04X}, which is invisible or looks like another")
     return _Lexer(text).all()
@@ -132,7 +132,7 @@ class _WordReader:
         return "".join(char for char, _ in self._chars)
 
     def word(self) -> Word:
-        """Return the word; refuse what bash would expand to something else."""
+        """Return the word; refuse one that bash would expand."""
         value, unquoted = self.value, "".join("\0" if quoted else char for char, quoted in self._chars)
         if "{" in unquoted and ("," in value or ".." in value):
             raise Unreadable(f"`{value}` has a brace expansion; quote it or write the words out")
@@ -194,7 +194,7 @@ class _WordReader:
 
     @staticmethod
     def _is_home(unquoted: str, written: str) -> bool:
-        """Return whether the word begins with the user's own home directory."""
+        """Return whether the word begins with ``~``, the user's own home directory."""
         if re.search(r"[=:]~", unquoted) and "=" in unquoted:
             raise Unreadable("it has an unquoted `~` after `=`")
         if not unquoted.startswith("~"):
@@ -211,7 +211,7 @@ _REDIRECTS = names("< > >> >| >& <& <> &> &>>")
 
 
 Redirect = tuple[str, Word]
-"""The operator of a redirect to or from a file, and that."""
+"""The operator of a redirect, and its file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,10 +227,10 @@ class Simple:
 
 
 def parse(text: str) -> list[Simple]:
-    """Return the simple commands of ``text`` in order.
+    """Parse ``text`` into its simple commands, in order.
 
     Raises:
-        Unreadable: It has something that this grammar does not know.
+        Unreadable: It has a construct that this grammar does not know.
     """
     return _Parser(text).all()
 
@@ -333,7 +333,7 @@ class _Parser:
 
 
 def check_program(word: Word) -> None:
-    """Refuse a program that is not named plainly.
+    """Refuse a program whose name is not a plain word.
 
     Raises:
         Unreadable: With the reason.
@@ -348,7 +348,7 @@ def check_program(word: Word) -> None:
         raise Unreadable(f"the program to run is `{word.text}`, which is not a plain name")
 
 
-# From the text of a command line to what it runs, reads and writes.
+# From a command line to the commands that it runs and the files that it reads and writes.
 
 _MAX_DEPTH = 6  # commands inside commands
 _MAX_PLACES = 8  # directories a line may be in
@@ -360,7 +360,7 @@ Places = tuple[str, ...]  # directories a command may start in; "" is the worksp
 
 
 def read(command: str) -> ShellReading:
-    """Return the commands that bash would run for ``command``, and the paths they read and write."""
+    """Return the commands that bash would run for ``command``, and the paths that they read and write."""
     reader = _Reader()
     try:
         if len(command) > _MAX_LENGTH:
@@ -369,7 +369,7 @@ def read(command: str) -> ShellReading:
     except Unreadable as reason:
         reader.unreadable = str(reason)
     climbing = [path for path in (*reader.reads, *reader.writes, *reader.looks) if ".." in path.split("/")[1:]]
-    if reader.writes and climbing:  # the line may replace what ``..`` leads to
+    if reader.writes and climbing:  # the line may replace the directory before ``..``
         reader.unlisted = reader.unlisted or f"it changes files, and `{climbing[0]}` goes up again"
     behind = None
     if reader.link_makers and reader.naming + len(reader.link_makers) > 1:
@@ -401,7 +401,7 @@ class _Reader:
         self._room = _MAX_PATHS
 
     def read_line(self, text: str, places: Places, depth: int) -> None:
-        """Read ``text``, following where ``cd`` may lead: after ``cd X &&`` to X, after ``cd X;`` perhaps."""
+        """Read ``text`` and follow ``cd``: after ``cd X &&`` the directory is X, after ``cd X;`` it may be."""
         if depth > _MAX_DEPTH:
             raise Unreadable("commands are nested too deeply")
         here = everywhere = places
@@ -418,7 +418,7 @@ class _Reader:
             before = part.then
 
     def _read_part(self, part: Simple, places: Places, depth: int) -> Places:
-        """Add one simple command; return where it moves the shell."""
+        """Add one simple command; return the directories to which it may move the shell."""
         writes = len(self.writes)
         for operator, file in part.redirects:
             target = Findings(words=(file,))
@@ -436,9 +436,9 @@ class _Reader:
     def _read_command(
         self, words: tuple[Word, ...], text: str, places: Places, depth: int, writes: int, *, in_shell: bool = False
     ) -> Places:
-        """Add the command that ``words`` run in the end; ``writes`` is the count of paths before it."""
+        """Add the command that ``words`` finally run; ``writes`` is the number of written paths before it."""
         said = tuple(word.text for word in words)
-        by_shell = True  # words name a builtin before they name a program
+        by_shell = True  # bash looks for a builtin before a program
         while True:
             check_program(words[0])
             if by_shell:
@@ -510,7 +510,7 @@ class _Reader:
 
 
 def _places_after_cd(to: Word, places: Places) -> Places:
-    """Return where ``cd`` leads; ``..`` once as the shell takes it and once as the system does."""
+    """Return the directories that ``cd`` may lead to; ``..`` is resolved as the shell and as the system does."""
     reached = [_join(place, to.path) for place in places]
     plain = [
         posixpath.normpath(path) if ".." in path.split("/") and not path.startswith("~") else path for path in reached

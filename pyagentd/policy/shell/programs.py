@@ -1,10 +1,10 @@
-"""What programs do: a table of which of their options and operands read, write, run or delete.
+"""The effects of programs: a table of which options and operands read, write, run or delete.
 
-To extend it, add a line to a table. Options are written as the program's manual has them, separated by blanks. An
-option that takes a harmless argument is in ``takes``, so that its argument is not mistaken for something else. An
-option that is not named is harmless; one that is named and does something needs an allowance of its own (see
-``refusal``). ``git``, ``find``, ``sed``, ``awk`` and ``tar`` are read by code of their own, in the second half, and
-``examine`` at the end finds what is known of a program.
+To extend it, add a line to a table. Options are written as in the program's manual, separated by blanks. List options
+with a harmless argument in ``takes``, so that the argument is not mistaken for something else. An option that is not
+listed counts as harmless; a listed one with an effect needs its own allowance (see ``refusal``). ``git``, ``find``,
+``sed``, ``awk`` and ``tar`` have their own parsers, in the second half, and ``examine`` at the end finds the entry or
+parser of a program.
 """
 
 import re
@@ -30,7 +30,7 @@ from pyagentd.policy.shell import (
     roles_of,
 )
 
-# Whatever arguments they get, these only read and print: a pattern may stand for any of their arguments.
+# With any arguments these only read and print, so a pattern may stand for any of their arguments.
 PLAIN = names(
     """
     : [ b2sum base32 basename cal cat cksum cmp column comm cut df diff dir dirname du echo egrep expand
@@ -44,7 +44,7 @@ PLAIN = names(
 _INTO = "-t --target-directory"
 _SUFFIX = "-S --suffix"
 _BACKUPS = f"-b --backup {_SUFFIX}"
-_ALWAYS = 1_000  # operands: whatever it is given, its input are commands
+_ALWAYS = 1_000  # operands: with any number of them, it takes commands from its input
 _COPY = "--context --no-preserve --preserve --reflink --sparse"
 
 PROGRAMS: dict[str, Program] = {
@@ -246,7 +246,7 @@ PROGRAMS: dict[str, Program] = {
     "nc": Program(writes="-o --output --hex-dump", runs="-e --exec -c --sh-exec --lua-exec"),
     "socat": Program(code=r"."),
     "arch": Program(code=r"."),  # on a Mac it runs its operands
-    # builders, editors, interpreters: running what a file of theirs says is their plain purpose
+    # builders, editors, interpreters: running what their file says is their plain purpose
     "make": Program(
         takes="-o -W",
         maybe="-j --jobs -l --load-average",
@@ -345,15 +345,15 @@ _ALSO = {
 _ALIASES = {also: name for name, others in _ALSO.items() for also in others.split()}
 
 
-# Programs that only run another one; what counts is the one inside.
+# Programs that only run another one; the inner command counts.
 #
-# Only options named here are known. With any other the command is unreadable: where the inner command begins must be
-# certain.
+# Only the options listed here are known. Any other makes the command unreadable: it must be certain where the inner
+# command begins.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wrapper:
-    """The options of a wrapper, and what stands before the command that it runs."""
+    """The options of a wrapper, and what precedes the command that it runs."""
 
     flags: str = ""  # options without an argument
     takes: str = ""  # with one
@@ -381,10 +381,10 @@ _SHELL_SETTINGS = names("errexit nounset pipefail xtrace")
 
 
 def unwrap(words: tuple[Word, ...]) -> tuple[Word, ...] | str | None:
-    """Return the command inside a wrapper such as ``env``, its words or a line for a shell; None of any other.
+    """Return the command inside a wrapper such as ``env``: its words, or a line for a shell; None for other commands.
 
     Raises:
-        Unreadable: Where the command begins cannot be told.
+        Unreadable: It is not certain where the command begins.
     """
     name = words[0].text.rpartition("/")[2]
     if name in _SHELLS:
@@ -415,7 +415,7 @@ def _leading_options(
     """Return the options before the command that a program runs, and the index of the first word after them.
 
     Raises:
-        Unreadable: An option is not known, or known only when it runs.
+        Unreadable: An option is unknown, or is a pattern.
     """
     program, items, at = words[0], list[Argument](), 1
     while at < len(words) and words[at].text.startswith("-") and words[at].text != "--":
@@ -433,7 +433,7 @@ def _leading_options(
 
 
 def _unwrap_shell(words: tuple[Word, ...]) -> str | None:
-    """Return the line of ``sh -c LINE``; None of a shell that runs a file or its input, a command of its own."""
+    """Return the line of ``sh -c LINE``; None for a shell that runs a file or its input, which is a plain command."""
     at, line = 1, False
     while at < len(words) and (text := words[at].text)[:1] in ("-", "+") and text not in ("-", "--"):
         if words[at].varies:
@@ -457,9 +457,9 @@ def _unwrap_shell(words: tuple[Word, ...]) -> str | None:
     return words[at].text
 
 
-# What bash itself does when a command is one of its builtins.
+# Builtins of bash.
 
-# They change what later words mean, run text, or evaluate an argument as an expression, which can run commands.
+# These change what later words mean, run text, or evaluate an argument as an expression, which can run commands.
 REFUSED = names(
     """
     . alias bind chdir compgen complete compopt coproc declare dirs enable eval exec export fc getopts hash history
@@ -471,7 +471,7 @@ _EVALUATES = {"printf": "-v", "wait": r"-\w*p", "test": "-[vR]", "[": "-[vR]"}  
 
 
 def check(words: tuple[Word, ...]) -> None:
-    """Refuse a builtin that changes the meaning of the rest of the line, or runs its arguments."""
+    """Refuse a builtin that changes what the rest of the line means, or runs its arguments."""
     name = words[0].text
     if name in REFUSED:
         raise Unreadable(f"`{name}` runs text or changes what later words mean")
@@ -481,10 +481,10 @@ def check(words: tuple[Word, ...]) -> None:
 
 
 def cd_target(words: tuple[Word, ...]) -> Word:
-    """Return where a ``cd`` goes.
+    """Return the directory of a ``cd``.
 
     Raises:
-        Unreadable: That cannot be told.
+        Unreadable: It is not certain.
     """
     if len(words) == 1:
         return Word(text="~", home=True)
@@ -493,7 +493,7 @@ def cd_target(words: tuple[Word, ...]) -> Word:
     return words[1]
 
 
-# What one command does beyond its plain purpose, from its options and operands.
+# The effects of one command beyond its plain purpose, from its options and operands.
 
 _KEEP_LINKS = "-a --archive -d -P --no-dereference -R -r --recursive -l --links"  # of cp and rsync
 _INPUTS = names("- /dev/stdin")
@@ -501,7 +501,7 @@ _NO_MODES = names("-R -v -c -f -h -H -L -P --from")
 
 
 def _note_effects(program: Program, found: Findings) -> None:
-    """Note in ``found`` the effects of a command's words for ``program``."""
+    """Note in ``found`` the effects that ``program`` has with the command's words."""
     roles = roles_of(program)
     words = tuple(_with_two_dashes(word, roles) for word in found.words) if program.one_dash else found.words
     items = list(arguments(words, roles))
@@ -514,7 +514,7 @@ def _note_effects(program: Program, found: Findings) -> None:
 
 
 def _with_two_dashes(word: Word, roles: Mapping[str, Role]) -> Word:
-    """Return what is, perhaps abbreviated, a long option with one dash as others have it; any other word as it is."""
+    """Return a long option with one dash as one with two; any other word unchanged."""
     option = f"-{word.text.partition('=')[0]}"
     is_long = re.match(r"--[^-].", option) and any(name.startswith(option) for name in roles)
     return replace(word, text=f"-{word.text}") if is_long else word
@@ -564,11 +564,11 @@ def _note_operands(program: Program, items: list[Argument], found: Findings) -> 
         case "first":
             written = operands[:1]
         case "second":
-            # Some of these programs take options that follow an operand for files.
+            # Some of these programs treat options after an operand as files.
             first = min((item.at for item in items if item.role == "operand"), default=len(found.words))
             written = operands[1:] + [word for word in found.words[first + 1 :] if word.text.startswith("-")]
         case "moded":
-            # An option may stand for the mode, so that the first operand is a file: ``chmod -w FILE``.
+            # An option may be the mode, and then the first operand is a file: ``chmod -w FILE``.
             has_mode = any(item.role != "operand" and item.name not in _NO_MODES for item in items)
             written = operands if has_mode else operands[1:]
         case "copied" | "moved" | "linked":
@@ -588,7 +588,7 @@ def _note_copies(
     program: Program, items: list[Argument], operands: list[Word], into: Word | None, found: Findings
 ) -> None:
     *sources, target = [*operands, into] if into is not None else operands or [HERE]
-    # ``cp`` may link instead of copying.
+    # ``cp`` can also make links.
     is_hard_link = any(_may_mean(item.name, "-l --link -s --symbolic-link") for item in items)
     reaches_source = program.operands in ("moved", "linked") or is_hard_link
     found.links = reaches_source or any(_may_mean(item.name, _KEEP_LINKS) for item in items)
@@ -597,7 +597,7 @@ def _note_copies(
     sources = [source for source in sources if not (program.remote and _is_remote(source))]
     for source in sources:
         if reaches_source:
-            # What is written to the new name of a link is written to what it links to, wherever that is.
+            # A write to the new name of a link is a write to the link's target.
             found.write(source, links=program.operands != "moved")
             if program.operands == "linked" and not source.text.startswith("/"):
                 found.write_into(target.directory, source.text)
@@ -612,7 +612,7 @@ def _note_copies(
 
 
 def _note_arrivals(sources: list[Word], target: Word, found: Findings, *, backups: bool, whole: bool) -> None:
-    """Note the files written into ``target``, a directory: each by its name, or by its ``whole`` path."""
+    """Note the files written into the directory ``target``: each by its name, or with ``whole`` by its path."""
     if backups:
         found.write_into(target)
         found.write_beside(target)
@@ -622,7 +622,7 @@ def _note_arrivals(sources: list[Word], target: Word, found: Findings, *, backup
 
 
 def _may_mean(name: str, options: str) -> bool:
-    """Return whether ``name`` is one of ``options``, or may be the beginning of a long one."""
+    """Return whether ``name`` is one of ``options``, or may abbreviate a long one."""
     return any(name == option or (len(name) > 2 and option.startswith(name)) for option in options.split())
 
 
@@ -630,7 +630,7 @@ def _is_remote(word: Word) -> bool:
     return ":" in word.text.partition("/")[0]
 
 
-# ``tar`` and ``dd``, whose arguments have a form of their own.
+# ``tar`` and ``dd``, whose arguments have their own syntax.
 
 _TAR = Program(
     takes="""
@@ -650,12 +650,12 @@ _TAR = Program(
 _TAR_MODES = names("-c --create -r --append -u --update -A --catenate --concatenate --delete")
 _TAR_PRINTS = names("-O --to-stdout")
 _TAR_EXTRACTS = names("-x --extract --get")
-# Known by their beginnings, too; an abbreviation of --to-stdout must not hide an extraction.
+# Known by abbreviations, too; an abbreviation of --to-stdout must not hide an extraction.
 _TAR_MODE_ROLES: dict[str, Role] = dict.fromkeys(sorted(_TAR_MODES | _TAR_EXTRACTS), "unknown")
 
 
 def _read_tar(found: Findings) -> None:
-    """Note the programs that ``tar`` runs, and the archive or directory it writes."""
+    """Note the programs that ``tar`` runs, and the archive or directory that it writes."""
     archives: list[Word] = []
     places: list[Word] = []
     sure = True  # that these are directories, and not what the option before them takes
@@ -694,7 +694,7 @@ def _read_tar(found: Findings) -> None:
 
 
 def _tar_words(words: tuple[Word, ...]) -> tuple[Word, ...]:
-    """Return ``tar xzf FILE`` as ``tar -x -z -f FILE``."""
+    """Rewrite ``tar xzf FILE`` as ``tar -x -z -f FILE``."""
     if len(words) < 2 or words[1].text.startswith("-"):
         return words
     roles = roles_of(_TAR)
@@ -708,7 +708,7 @@ def _tar_words(words: tuple[Word, ...]) -> tuple[Word, ...]:
 
 
 def _read_dd(found: Findings) -> None:
-    """Add the files of a ``dd``."""
+    """Note the files that ``dd`` reads and writes."""
     for word in found.words[1:]:
         key, _, path = word.text.partition("=")
         if key == "of":
@@ -717,7 +717,7 @@ def _read_dd(found: Findings) -> None:
             found.read(Word(text=path, varies=word.varies))
 
 
-# ``find`` and ``xargs``: programs that run others on what they find.
+# ``find`` and ``xargs``, which run other programs on what they find.
 
 _FIND_RUNS = names("-exec -execdir -ok -okdir")
 _FIND_WRITES = names("-fprint -fprint0 -fls -fprintf")
@@ -757,7 +757,7 @@ def _read_find(found: Findings) -> None:
 
 
 def _find_roots(words: tuple[Word, ...]) -> list[Word]:
-    """Return where it starts, below which everything lies that it finds; empty when that cannot be told."""
+    """Return the directories that contain all that ``find`` finds; [] if that is not certain."""
     starts = list(takewhile(lambda word: not word.text.startswith("-") and word.text not in _FIND_FIRST, words[1:]))
     unknown = (len(words) > 1 and _FIND_LEADING.fullmatch(words[1].text)) or any(start.varies for start in starts)
     follows = any(word.text in _FIND_FOLLOWS for word in words)
@@ -781,7 +781,7 @@ def _find_exec(found: Findings, at: int, within: tuple[str, ...], inside: tuple[
 
 
 def _insert_match(word: Word, mark: str, within: tuple[str, ...], *, leads: bool) -> Word:
-    """Return ``word`` as a varying one if it contains ``mark``."""
+    """Return ``word``, marked as varying if it contains ``mark``."""
     if mark not in word.text:
         return word
     return Word(
@@ -809,7 +809,7 @@ def _read_xargs(found: Findings) -> None:
     found.inner.append(Inner(words=tuple(inner)))
 
 
-# ``git``: which subcommands only look, which change the repository, and what its options run.
+# ``git``: which subcommands only read, which change the repository, and which options run programs.
 
 _GIT_QUIET = names(
     """
@@ -848,7 +848,7 @@ _GIT_OPTIONS = Program(
     runs="--upload-pack --receive-pack --exec -x --template -c --config --strategy --open-files-in-pager -u -s -O",
     does="--ext-diff --unsafe-paths",
 )
-# What an option means to some subcommands, where it means something else, or nothing, to the others.
+# Options with an effect in some subcommands, and another meaning or none in the others.
 _GIT_OWN_OPTIONS = {
     **dict.fromkeys(names("archive format-patch"), Program(writes="-o --output")),
     **dict.fromkeys(names("commit tag notes merge commit-tree"), Program(reads="-F --file")),
@@ -858,7 +858,7 @@ _GIT_OWN_OPTIONS = {
     "read-tree": Program(writes="--index-output"),
 }
 _GIT_READS = names("apply am hash-object")  # their operands are files that come into the repository
-# One letter means different things to different subcommands; here it runs something only in these.
+# Letters that differ between subcommands; they run something only in these.
 _GIT_LETTERS = {
     "-x": names("rebase"),
     "-c": names("clone"),
@@ -877,9 +877,9 @@ _GIT_HELPER = re.compile(r"[A-Za-z0-9][\w.+-]*::")
 
 
 def _read_git(found: Findings) -> None:
-    """Note the effects of ``git``; take the harmless options before the subcommand out of its words.
+    """Note the effects of ``git``, and remove harmless options before the subcommand from its words.
 
-    What a repository's own settings and hooks run is their owner's: no tool writes those.
+    Programs in a repository's own settings and hooks are its owner's choice: no tool writes those.
     """
     words, at = _git_subcommand(found)
     found.words = words
@@ -905,9 +905,9 @@ def _read_git(found: Findings) -> None:
 
 
 def _git_subcommand(found: Findings) -> tuple[tuple[Word, ...], int]:
-    """Return the words without the options before the subcommand that change nothing, and where the subcommand is.
+    """Return the words without harmless options before the subcommand, and the subcommand's index.
 
-    Adds what those do that change something, and notes the directory.
+    Notes the effects of other options, and the directory of ``-C``.
     """
     words, at, kept = found.words, 1, [found.words[0]]
     while at < len(words) and (text := words[at].text).startswith("-") and text not in _GIT_LOOKS:
@@ -933,7 +933,7 @@ def _git_options(found: Findings, name: str, words: tuple[Word, ...], subcommand
         at, value = item.at + subcommand, item.value
         if (item.role == "operand" or item.name in _GIT_REPOSITORIES) and value is not None:
             operands += 1
-            # Whether it is a path that leaves the current directory: one with a colon is a URL.
+            # Whether it is a path outside the current directory: with a colon it is a URL.
             leaves = value.home or value.text == ".." or ("/" in value.text and ":" not in value.text)
             if name in _GIT_READS or (name == "diff" and any(word.text == "--no-index" for word in words)):
                 found.read(value)
@@ -955,7 +955,7 @@ def _git_options(found: Findings, name: str, words: tuple[Word, ...], subcommand
             found.read(value)
 
 
-# ``sed`` and ``awk``: programs whose first operand is a program itself.
+# ``sed`` and ``awk``, whose first operand is itself a program.
 
 _SED = Program(takes="-l --line-length", script="-e --expression", maybe="-i -I --in-place", runs="-f --file")
 _SED_IN_PLACE = names("-i -I --in-place")  # the second on BSD and a Mac
@@ -1012,7 +1012,7 @@ def _refuse_pattern(word: Word, found: Findings) -> None:
 
 # -- sed -----------------------------------------------------------------------------------------------------------
 
-# Possessive: brackets that could be read in two ways would keep everybody waiting.
+# Possessive quantifiers: ambiguous brackets would take exponential time.
 _SED_ADDRESS = r"(?:\d+(?:~\d+)?|\$|/(?:[^/\\\n\[]|\\[^\n]|\[\^?+\]?+[^\]/\n]*+\])*+/[IM]*)"
 _SED_WHERE = re.compile(rf"[\s;]*(?:{_SED_ADDRESS}(?:\s*,\s*(?:{_SED_ADDRESS}|[+~]\d+))?)?\s*!?\s*")
 _SED_PLAIN = re.compile(r"[{}]|[pdqQnNDgGhHxPl=zF][ \t]*\d*|[btT][ \t]*\w*|:[ \t]*\w+|[aic][ \t]+[^\\\n]*(?=\n|$)")
@@ -1040,7 +1040,7 @@ def is_harmless_sed(script: str) -> bool:
 
 
 def _sed_substitution(script: str, at: int) -> re.Match[str] | None:
-    """Match ``s`` or ``y`` with flags that do no harm; every sed must agree on where it ends."""
+    """Match ``s`` or ``y`` with harmless flags; every sed must agree on where it ends."""
     delimiter = script[at + 1 : at + 2]
     if script[at] not in "sy" or not delimiter or delimiter.isalnum() or delimiter in "\\\n[] \t":
         return None
@@ -1056,14 +1056,14 @@ _AWK_RUNS_OR_READS = re.compile(r"system|getline|@|extension|(?<!\|)\|(?!\|)|\|&
 
 
 def is_harmless_awk(program: str) -> bool:
-    """Return whether ``program`` has nothing with which awk runs, or writes or reads another file."""
+    """Return whether ``program`` has no construct by which awk runs programs, or writes or reads another file."""
     if _AWK_RUNS_OR_READS.search(program):
         return False
     _, brace, statements = program.partition("{")
     return not (brace and "print" in statements and ">" in statements)
 
 
-# A command whose wrappers are gone, by the name of its program.
+# Examining a command without wrappers, by the name of its program.
 
 _READERS: dict[str, Callable[[Findings], None]] = {
     "awk": _read_awk,
@@ -1078,7 +1078,7 @@ _VERSION = "-.0123456789"
 
 
 def examine(found: Findings) -> None:
-    """Note the effects of a command of which only the words are known yet.
+    """Note the effects of a command whose words alone are known so far.
 
     An unknown program is not examined: allowing it by name allows whatever it does.
     """
@@ -1094,7 +1094,7 @@ def examine(found: Findings) -> None:
 
 
 def _name_in_tables(program: str) -> str:
-    """Return the name that the tables have for a program: ``python`` for ``/usr/bin/python3.12``."""
+    """Return the name of a program in the tables: ``python`` for ``/usr/bin/python3.12``."""
     name = program.rpartition("/")[2]
     for each in (name, name.rstrip(_VERSION)):
         known = _ALIASES.get(each, each)
