@@ -233,7 +233,7 @@ class Writer:
         return call(self.builtin(name, p), [*charges, *args], p)
 
     def charger(self, cells: int) -> str:
-        """Return a variable that holds a function which charges ``count`` cells."""
+        """Return a variable that holds a function which charges ``cells`` cells."""
         name = f"cells·{cells}"
         self.chargers[name] = cells
         return name
