@@ -1,4 +1,4 @@
-;;; pyagentd-large.el --- What keeps megabytes fast -*- lexical-binding: t; -*-
+;;; pyagentd-large.el --- Speed of large conversations -*- lexical-binding: t; -*-
 
 ;; Copyright (C) 2026 The pyagentd authors
 
@@ -8,22 +8,22 @@
 
 ;;; Commentary:
 
-;; Garbage collection, visiting and fontifying large conversations.
+;; Keep garbage collection and fontification of large conversations fast.
 
 ;;; Code:
 
 (require 'paren)
 (require 'pyagentd-core)
 
-;;;; Garbage is collected when nobody waits
+;;;; Garbage collection in pauses
 
 ;; With a long conversation in a buffer a garbage collection takes 20 to
-;; 60 ms, and by default there is one for every 800 kB of garbage: with
-;; twenty agents that is a fifth of all time, and most of what a key has
-;; to wait for.  So while answers stream Emacs may leave more garbage
-;; lying about; it is collected when they pause.  Who types meanwhile pauses
-;; between two keys: the garbage of some seconds is collected right after
-;; a key is on the screen, before Emacs has to do it while one waits.
+;; 60 ms, and by default one happens for every 800 kB of garbage: with twenty
+;; agents that is a fifth of all time, and most of the latency of a key.  So
+;; while answers stream the threshold is raised, and garbage is collected
+;; when they pause.  If the user types meanwhile, garbage is collected
+;; between two keys, right after a key is displayed, rather than while a key
+;; waits.
 
 (defcustom pyagentd-gc-threshold (* 32 1024 1024)
   "Minimum of `gc-cons-threshold' while answers stream, in bytes.
@@ -32,7 +32,7 @@ nil means do not change it."
   :group 'pyagentd)
 
 (defconst pyagentd-gc--pause 1.0
-  "Seconds without a call of `pyagentd-gc-postpone' that end its effect.")
+  "Seconds that the effect of `pyagentd-gc-postpone' lasts after its last call.")
 
 (defvar pyagentd-gc--usual nil
   "Value of `gc-cons-threshold' to restore, nil if it was not changed.")
@@ -44,21 +44,21 @@ nil means do not change it."
 Nil before the first call of `pyagentd-gc-postpone'.")
 
 (defun pyagentd-gc--made ()
-  "Return how many bytes of Lisp data were made since Emacs began."
+  "Return the number of bytes of Lisp data allocated since Emacs started."
   (pcase-let ((`(,conses ,floats ,cells ,symbols ,chars ,intervals ,strings)
                (memory-use-counts)))
     (+ (* 16 conses) (* 8 floats) (* 8 cells) (* 48 symbols)
        chars (* 56 intervals) (* 32 strings))))
 
 (defun pyagentd-gc--collected ()
-  "Note that garbage was collected."
+  "Record that garbage was collected."
   (setq pyagentd-gc--base (pyagentd-gc--made)))
 
 (defvar pyagentd-gc--timers nil
   "Idle timers that collect between two keys while `pyagentd-gc--usual' is set.")
 
 (defun pyagentd-gc-postpone ()
-  "Collect less garbage until nobody has asked for it for a second."
+  "Raise the GC threshold until one second after the last call."
   (setq pyagentd-gc--latest (float-time))
   (unless pyagentd-gc--base
     (add-hook 'post-gc-hook #'pyagentd-gc--collected)
@@ -74,46 +74,46 @@ Nil before the first call of `pyagentd-gc-postpone'.")
     (run-at-time pyagentd-gc--pause nil #'pyagentd-gc--on-timer)))
 
 (defun pyagentd-gc--on-timer ()
-  "Restore the threshold and collect, or wait longer, for a key also."
+  "Restore the GC threshold, or wait longer: for the pause, or pending input."
   (let ((left (- (+ pyagentd-gc--latest pyagentd-gc--pause) (float-time))))
     (cond ((> left 0.01)
            (run-at-time left nil #'pyagentd-gc--on-timer))
           ((input-pending-p)
            (run-at-time 0.05 nil #'pyagentd-gc--on-timer))
           (t
-           ;; Whoever changed it meanwhile knows better.
+           ;; Keep a value that others have set meanwhile.
            (when (eql gc-cons-threshold pyagentd-gc-threshold)
              (setq gc-cons-threshold pyagentd-gc--usual))
            (mapc #'cancel-timer pyagentd-gc--timers)
            (setq pyagentd-gc--usual nil)))))
 
 (defun pyagentd-gc--between-keys (delay part)
-  "Collect if there is garbage for PART of the threshold and no key waits.
-DELAY is how many seconds after the key this should be; when something
-else took most of the pause, the next one is awaited."
+  "Collect garbage above PART of the threshold, unless input is pending.
+DELAY is the idle timer's delay in seconds.  Do nothing if Emacs has been idle
+for much longer: a key may come now, and the next pause is better."
   (when (and (> (- (pyagentd-gc--made) (or pyagentd-gc--base 0))
                 (* part gc-cons-threshold))
              (< (float-time (or (current-idle-time) 0)) (+ delay 0.03))
              (not (input-pending-p)))
     (garbage-collect)))
 
-;;;; Syntax of long conversations, where somebody looks
+;;;; Syntax of visible parts of long conversations
 
-;; A mode with `syntax-propertize-function', such as `markdown-mode', wants
-;; to have seen all text before point: two microseconds a character, so ten
-;; seconds when point goes to the end of five megabytes, and again whenever
-;; something far above was changed.
+;; A mode with `syntax-propertize-function', such as `markdown-mode', scans
+;; all text before point: two microseconds a character, so ten seconds when
+;; point goes to the end of five megabytes, and again whenever text far above
+;; was changed.
 ;;
 ;; But the parts of a conversation are independent of each other: a fence
-;; that an answer did not close is not open in the next prompt.  So each
-;; part is narrowed to when it is fontified, and its syntax found then.  A
-;; part is what is between two changes of the role at the beginning of a
-;; line; within a long one we start at a line not far above.
+;; that an answer did not close is not open in the next prompt.  So the buffer
+;; is narrowed to each part when that is fontified, and its syntax scanned
+;; then.  A part is the text between two changes of the role at the beginning
+;; of a line; in a long part the scan starts at a line not far above.
 ;;
-;; Text whose syntax was found has the property `pyagentd-syntax'.  What
-;; `markdown-mode' notes in the text are positions, which are wrong once
-;; something above has become longer or shorter: `pyagentd-syntax-at' is
-;; where the text stood then.
+;; Scanned text has the property `pyagentd-syntax'.  `markdown-mode' stores
+;; positions in text properties, which become wrong when text above becomes
+;; longer or shorter: `pyagentd-syntax-at' is the position of the text when it
+;; was scanned.
 
 (defvar font-lock-beg)
 (defvar font-lock-end)
@@ -126,19 +126,19 @@ else took most of the pause, the next one is awaited."
 (declare-function markdown-code-block-at-pos "ext:markdown-mode" (pos))
 
 (defconst pyagentd-syntax--reach 20000
-  "How far from where somebody looks a part may begin or end.
-The syntax of so many characters of Markdown is found in 40 ms.")
+  "Maximal distance of a part's beginning or end from the fontified position.
+Scanning so many characters of Markdown takes 40 ms.")
 
 (defvar-local pyagentd-syntax--function nil
-  "The `syntax-propertize-function' of the major mode while ours are in use.")
+  "The major mode's `syntax-propertize-function' while it is replaced.")
 (defvar-local pyagentd-syntax--extend nil
-  "The functions that said how far a change has effects, called by ours.")
+  "The replaced functions that extend the region to fontify after a change.")
 
 ;;;; Parts
 
 (defun pyagentd-syntax--boundary (pos)
-  "Return where the part begins that is marked by the change of role at POS.
-That is POS, a line further down, or nil if POS marks none."
+  "Return the beginning of the part that the change of role at POS starts.
+That is POS, or a line further down, or nil if POS starts none."
   (let ((before (and (> pos (point-min)) (get-text-property (1- pos) 'gptel)))
         (role (get-text-property pos 'gptel)))
     (cond ((= pos (point-min)) pos)
@@ -152,7 +152,7 @@ That is POS, a line further down, or nil if POS marks none."
                   (point)))))))
 
 (defun pyagentd-syntax--start (pos)
-  "Return where the part with POS begins."
+  "Return the beginning of the part that contains POS."
   (let ((limit (max (point-min) (- pos pyagentd-syntax--reach)))
         (here pos) start)
     (while (null start)
@@ -170,7 +170,7 @@ That is POS, a line further down, or nil if POS marks none."
     start))
 
 (defun pyagentd-syntax--end (pos)
-  "Return where the part with POS ends, which is behind POS."
+  "Return the end of the part that contains POS; it is greater than POS."
   (let ((limit (min (point-max) (+ pos pyagentd-syntax--reach)))
         (here pos) end)
     (while (null end)
@@ -182,7 +182,7 @@ That is POS, a line further down, or nil if POS marks none."
     end))
 
 (defmacro pyagentd-syntax--in-part (pos &rest body)
-  "Evaluate BODY with the buffer narrowed to the part with POS."
+  "Evaluate BODY with the buffer narrowed to the part that contains POS."
   (declare (indent 1) (debug t))
   (let ((start (make-symbol "start")) (end (make-symbol "end")))
     `(save-restriction
@@ -192,10 +192,10 @@ That is POS, a line further down, or nil if POS marks none."
          (narrow-to-region ,start ,end)
          ,@body))))
 
-;;;; Finding the syntax
+;;;; Scanning
 
 (defun pyagentd-syntax--unknown (end)
-  "Return from where up to END the syntax is to be found, nil if it is known."
+  "Return the first position before END that is not scanned, or nil."
   (let ((pos (point-min)) unknown)
     (while (and (null unknown) (< pos end))
       (if (and (get-text-property pos 'pyagentd-syntax)
@@ -210,12 +210,12 @@ That is POS, a line further down, or nil if POS marks none."
     unknown))
 
 (defun pyagentd-syntax--find (end)
-  "Find the syntax of the accessible text up to END where it is not known."
+  "Scan the accessible text up to END where that is not done yet."
   (when-let ((start (pyagentd-syntax--unknown end)))
     (with-silent-modifications
       (let ((done (save-restriction
-                    ;; With the newline before: Markdown takes a line of
-                    ;; dashes at the beginning for that of metadata.
+                    ;; With the newline before: at the beginning of the text
+                    ;; Markdown takes a line of dashes for metadata.
                     (let ((start (max 1 (1- (point-min)))) (end (point-max)))
                       (widen)
                       (narrow-to-region start end))
@@ -232,7 +232,7 @@ That is POS, a line further down, or nil if POS marks none."
               (markdown-make-gfm-checkboxes-buttons start (max end done)))))))))
 
 (defun pyagentd-syntax-forget (beg end)
-  "Note that the text between BEG and END has changed."
+  "Mark the text between BEG and END, which has changed, as not scanned."
   (when pyagentd-syntax--function
     (save-restriction
       (widen)
@@ -242,13 +242,13 @@ That is POS, a line further down, or nil if POS marks none."
          (if (< end (point-max)) (pyagentd-syntax--end end) (point-max))
          '(pyagentd-syntax nil pyagentd-syntax-at nil))))))
 
-;;;; Where it is used
+;;;; Fontification
 
 (defun pyagentd-syntax--extending (function)
   "Return FUNCTION, one of `font-lock-extend-region-functions', for a part.
-Font-lock calls such a function again as long as it says that it has
-extended the region.  At the end of a part one may say so for ever,
-since it looks at the text behind."
+The result returns non-nil only if FUNCTION has changed the region: Font Lock
+repeats the call then.  Some functions always return non-nil at the end of a
+part, since they look at the text behind it: that would be an endless loop."
   (lambda ()
     (let ((beg font-lock-beg) (end font-lock-end))
       (funcall function)
@@ -256,7 +256,7 @@ since it looks at the text behind."
 
 (defun pyagentd-syntax--fontify (fontify beg end &optional loudly)
   "Call FONTIFY for each part between BEG and END.
-LOUDLY is passed on.  The value is for `jit-lock-functions'."
+LOUDLY is passed on.  Return a value for `jit-lock-functions'."
   (let ((pos beg) (font-lock-dont-widen t) first last
         (font-lock-extend-region-functions
          (mapcar #'pyagentd-syntax--extending
@@ -266,8 +266,7 @@ LOUDLY is passed on.  The value is for `jit-lock-functions'."
         (let ((stop (min end (point-max))))
           (pyagentd-syntax--find stop)
           (pcase (cl-letf (((symbol-function 'markdown-match-generic-metadata)
-                            ;; A part that begins with a line such as "Look:"
-                            ;; has none.
+                            ;; A first line such as "Look:" is no metadata.
                             (lambda (_regexp last) (goto-char last) nil)))
                    (funcall fontify pos stop loudly))
             (`(jit-lock-bounds ,from . ,to)
@@ -277,7 +276,7 @@ LOUDLY is passed on.  The value is for `jit-lock-functions'."
     (and first `(jit-lock-bounds ,(min first beg) . ,(max last end)))))
 
 (defun pyagentd-syntax--extend (beg end length)
-  "Find out how far a change has effects, within the part.
+  "Extend the region to fontify after a change, within the part.
 BEG, END and LENGTH are as in `after-change-functions'."
   (setq beg (min beg (point-max))       ; others may have shortened the text
         end (min end (point-max)))
@@ -290,10 +289,10 @@ BEG, END and LENGTH are as in `after-change-functions'."
           (funcall function beg end length))))))
 
 (defun pyagentd-syntax--extend-block (beg end)
-  "Let the block of Markdown be fontified in which BEG to END has changed.
-What `markdown-mode' does about it looks at more than the part, and to
-narrow to the part makes Emacs 29 look at the whole buffer for long
-lines before it shows the key."
+  "Extend the region to fontify to the Markdown block around BEG to END.
+The function of `markdown-mode' for that looks beyond the part, and narrowing
+to the part makes Emacs 29 search the whole buffer for long lines before it
+displays the key."
   (save-match-data
     (save-excursion
       (save-restriction
@@ -308,7 +307,7 @@ lines before it shows the key."
                 (max jit-lock-end (pyagentd-syntax--block-end end last))))))))
 
 (defun pyagentd-syntax--block-start (pos first)
-  "Return where the block with POS begins, FIRST or behind it."
+  "Return the beginning of the block that contains POS, FIRST at least."
   (goto-char pos)
   (skip-chars-forward "\n")
   (let ((start (if (search-backward "\n\n" first t) (min pos (match-end 0))
@@ -316,7 +315,7 @@ lines before it shows the key."
     (max first (min start (pyagentd-syntax--code #'car start)))))
 
 (defun pyagentd-syntax--block-end (pos last)
-  "Return where the block with POS ends, LAST or before it."
+  "Return the end of the block that contains POS, LAST at most."
   (goto-char pos)
   (skip-chars-backward "\n")
   (let ((end (if (search-forward "\n\n" last t) (max pos (match-beginning 0))
@@ -326,19 +325,19 @@ lines before it shows the key."
                 end))))
 
 (defun pyagentd-syntax--code (bound pos)
-  "Return BOUND, a function, of the block of code with POS, or POS if in none."
+  "Apply BOUND to the code block that contains POS; return POS without one."
   (or (and (fboundp 'markdown-code-block-at-pos)
            (funcall bound (markdown-code-block-at-pos pos)))
       pos))
 
 (defun pyagentd-syntax--parens (find)
-  "Call FIND, the function that finds parentheses, within the part.
-It would parse all text before point."
+  "Call FIND, which finds matching parentheses, within the part.
+Otherwise it would parse all text before point."
   (pyagentd-syntax--in-part (point)
     (funcall find)))
 
 (defun pyagentd-syntax-install ()
-  "Let the syntax of this buffer be found part by part, if the mode has any."
+  "Scan the syntax of this buffer part by part, if the mode needs scanning."
   (when (and syntax-propertize-function (not pyagentd-syntax--function))
     (setq pyagentd-syntax--function syntax-propertize-function)
     (syntax-ppss-flush-cache 1)
@@ -352,7 +351,7 @@ It would parse all text before point."
     (add-function :around (local 'show-paren-data-function)
                   #'pyagentd-syntax--parens)
     (setq pyagentd-syntax--extend
-          ;; That of font-lock looks at lines.
+          ;; Font Lock's own extends to whole lines: keep it.
           (seq-difference jit-lock-after-change-extend-region-functions
                           '(t font-lock-extend-jit-lock-region-after-change)
                           #'eq))

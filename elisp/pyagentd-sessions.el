@@ -8,7 +8,7 @@
 
 ;;; Commentary:
 
-;; What Emacs adds to the list of sessions, and exchange with other programs.
+;; Commands of the list of sessions, export, import, and full-text search.
 
 ;;; Code:
 
@@ -19,10 +19,11 @@
 ;;;; The list
 
 (defun pyagentd-sessions--delete ()
-  "Move what is marked to the trash, else what is at point, after a question."
+  "Move the marked sessions, branches and agents to the trash.
+If none is marked, use the one at point.  Ask for confirmation."
   (interactive nil pyagentd-list-mode)
   (let* ((directories nil)
-         (sessions                      ; without what belongs to another of them
+         (sessions                      ; without those below another of them
           (seq-filter
            (lambda (session)
              (let ((directory (plist-get session
@@ -45,7 +46,7 @@
                                                (plist-get session :what))
                                              sessions)
                                ", ")))
-           ;; One after the other: after one that fails the others stay marked.
+           ;; One after the other: if one fails the rest stays marked.
            (named-let next ((left sessions))
              (if (null left) (run-hooks 'pyagentd-changed-hook)
                (pyagentd-manage-trash
@@ -85,8 +86,8 @@
 
 (defun pyagentd-export (format file)
   "Write the conversation here to FILE in FORMAT and return the file's name.
-FORMAT is \"md\", \"html\", \"json\", \"jsonl\" or \"acp\".  It is written
-when this has returned; a page is shown in the browser then if you wish."
+FORMAT is \"md\", \"html\", \"json\", \"jsonl\" or \"acp\".  The file is
+written after this returns; then an HTML page can be opened in the browser."
   (interactive
    (let* ((here (pyagentd-here))
           (branch (plist-get here :branch-name))
@@ -130,9 +131,9 @@ when this has returned; a page is shown in the browser then if you wish."
 ;;;###autoload
 (defun pyagentd-import (file &optional name)
   "Create a session called NAME from FILE, a saved chat; visit it.
-That is a chat of gptel, a session of Claude Code or opencode, or a
-transcript of agent-shell.  FILE itself is not changed.  What could not
-be imported is reported.  The agent of the session may read and write the
+FILE is a chat of gptel, a session of Claude Code or opencode, or a
+transcript of agent-shell; it is not changed.  A message lists the parts that
+could not be imported.  The agent of the session may read and write the
 project around `default-directory', as with `pyagentd-session'."
   (interactive
    (let* ((file (read-file-name (format-prompt "Import chat" buffer-file-name)
@@ -153,7 +154,7 @@ project around `default-directory', as with `pyagentd-session'."
    #'pyagentd-manage-late))
 
 (defun pyagentd-exchange--imported (session)
-  "Visit SESSION, which was made of a chat, and say what it lacks."
+  "Visit SESSION, an imported chat, and show notes on what it lacks."
   (pyagentd-manage-visit session)
   (goto-char (point-max))
   (message "%s" (string-join
@@ -161,10 +162,10 @@ project around `default-directory', as with `pyagentd-session'."
                        (plist-get session :notes))
                  "\n")))
 
-;;;; The index of search
+;;;; The search index
 
-;; The daemon keeps the index up to date by itself; it is made anew only
-;; when something seems to be missing.
+;; The daemon keeps the index up to date; rebuild it only if matches seem to
+;; be missing.
 
 (defun pyagentd-reindex ()
   "Rebuild the search index of all sessions.
@@ -186,26 +187,24 @@ Emacs stays usable; the echo area shows the progress."
               (/ (* 100 (plist-get (car args) :done))
                  (max 1 (plist-get (car args) :total)))))))
 
-;;;; Show a message that was found
+;;;; Show a search hit
 
-;; From what a search found to the place in the conversation: the daemon
-;; says where the message stands in the saved document.  If that has moved
-;; on since, the text of the preview is looked for.
+;; To find a hit in its conversation, ask the daemon for the message's
+;; position in the saved document.  If the text there has changed since,
+;; search for the text of the preview.
 ;;
-;; A hit is a plist as the daemon's search returns it; used here are
-;; :branch, :file, :message-id and :part-id (nil for text that only the
-;; document has), :preview, and :matches, a list of (BEG END) that counts
-;; from 0 within the preview.  :query is what was searched for.
+;; A hit is a plist from the daemon's search.  Its keys used here are :branch,
+;; :file, :message-id and :part-id (nil for text that only the document has),
+;; :preview, :matches, a list of (BEG END) in the preview, from 0, and :query.
 
-;;;; Where
+;;;; Finding the position
 
 (defconst pyagentd-found--patience 1
-  "Seconds the daemon has to say where a message is.")
+  "Seconds to wait for the daemon's position of a message.")
 
 (defun pyagentd-found--search (hit beg end)
-  "Return (BEG . END) of what HIT matched between BEG and END, or nil.
-With it stands the text between the ellipses around it, where that is there;
-all whitespace is equal."
+  "Return the bounds (BEG . END) of HIT's match between BEG and END, or nil.
+Prefer a match with the preview's text around it.  All whitespace is equal."
   (pcase-let*
       ((preview (plist-get hit :preview))
        (`(,from ,to) (or (car (plist-get hit :matches)) '(0 0)))
@@ -227,7 +226,8 @@ all whitespace is equal."
            (cons (match-beginning 0) (match-end 0))))))
 
 (defun pyagentd-found--locate (hit then)
-  "Call THEN here, later, with (BEG END) of the message of HIT as saved, or nil."
+  "Ask for the bounds of HIT's message, and call THEN here with them.
+The argument is (BEG END) in the saved document, or nil if unknown."
   (if (not (pyagentd-rpc-connect))
       (pyagentd-later-soon (lambda () (funcall then nil)))
     (pyagentd-later-here
@@ -244,7 +244,8 @@ all whitespace is equal."
      (lambda (_) (funcall then nil)))))
 
 (defun pyagentd-found--place (hit range)
-  "Return (BEG . END) of what HIT matched here; RANGE was its message's, or nil."
+  "Return the bounds (BEG . END) of HIT's match in this buffer, or nil.
+RANGE is (BEG END) of its message as saved, or nil."
   (save-excursion
     (pcase-let ((`(,beg ,end) range))
       (or (and beg (<= beg (point-max))
@@ -257,7 +258,8 @@ all whitespace is equal."
 ;;;; Showing
 
 (defun pyagentd-found--show (hit range window)
-  "Show what HIT matched in WINDOW; RANGE is that of its message as saved, or nil."
+  "Show the match of HIT in WINDOW.
+RANGE is (BEG END) of its message as saved, or nil."
   (with-selected-window window
     (let ((place (save-restriction
                    (widen)
@@ -273,9 +275,9 @@ all whitespace is equal."
           (pulse-momentary-highlight-region (car place) (cdr place)))))))
 
 (defun pyagentd-search-visit (hit other-window)
-  "Visit the message HIT, a place of the list, in OTHER-WINDOW if non-nil.
-Point goes there when the daemon has said where it is, unless the user has
-moved in the meantime.  Return its buffer."
+  "Visit the message of HIT, in another window if OTHER-WINDOW is non-nil.
+Move point there when the daemon has returned its position, unless the user
+has moved meanwhile.  Return its buffer."
   (with-current-buffer (pyagentd-here-visit hit other-window)
     (let ((window (selected-window))
           (start (copy-marker (point)))
@@ -290,10 +292,10 @@ moved in the meantime.  Return its buffer."
     (current-buffer)))
 
 (defvar-local pyagentd-found--previewed nil
-  "The file shown in this buffer and its modification time.")
+  "List of the file shown in this buffer and its modification time.")
 
 (defun pyagentd-found--preview-buffer (file)
-  "Return a buffer with the text of FILE that is no session buffer."
+  "Return the preview buffer with the text of FILE, not a session buffer."
   (let ((stamp (list file (file-attribute-modification-time
                            (or (file-attributes file)
                                (user-error "%s is gone" file))))))
@@ -315,12 +317,12 @@ moved in the meantime.  Return its buffer."
       (current-buffer))))
 
 (defvar pyagentd-found--wanted nil
-  "The hit that was to be shown last.")
+  "The hit whose preview was requested last.")
 
 (defun pyagentd-found-preview (hit)
   "Show the message of HIT in another window without opening its session.
-If the session is open, its buffer is shown.  That is done when the daemon
-has said where the message is, unless the user has moved on by then."
+If the session is open, show its buffer.  Show it when the daemon has
+returned the position, unless the user has moved on by then."
   (let ((window (selected-window)))
     (setq pyagentd-found--wanted hit)
     (with-current-buffer
@@ -339,10 +341,10 @@ has said where the message is, unless the user has moved on by then."
 ;;;; Search in all conversations
 
 (defvar pyagentd-search-history nil
-  "What was searched for.")
+  "History of search queries.")
 
 (defconst pyagentd-search--most 50
-  "How many messages a search shows at first.")
+  "Number of messages that a search shows at first.")
 
 ;;;###autoload
 (defun pyagentd-search (query)
@@ -361,14 +363,15 @@ All words must occur, the last one also as the beginning of a word;
   (setq next-error-last-buffer
         (pyagentd-list-show "search" (list :query query) pyagentd-search--most)))
 
-;;;; Moving
+;;;; Motion in search results
 
 (defun pyagentd-search--hit ()
-  "Return the message at point, the first one on the line of a session, or nil."
+  "Return the hit at point, or nil; on a session's line, its first hit."
   (plist-get (pyagentd-list--row (tabulated-list-get-id)) :visit))
 
 (defun pyagentd-search--step (count)
-  "Move COUNT messages forward, or back if it is negative; nil if there is none."
+  "Move COUNT hits forward, or back if it is negative, and return that hit.
+If there are not as many, do not move and return nil."
   (let ((start (point)) (step (if (< count 0) -1 1)) (left (abs count)))
     (beginning-of-line)
     (while (and (> left 0) (zerop (forward-line step))
@@ -391,7 +394,7 @@ All words must occur, the last one also as the beginning of a word;
   (pyagentd-search--next (- count)))
 
 (defun pyagentd-search--next-error (count reset)
-  "Visit the message COUNT further on, from the first one if RESET."
+  "Visit the COUNTth next hit, from the beginning of the list if RESET."
   (when reset (goto-char (point-min)))
   (let ((hit (or (if (zerop count) (pyagentd-search--hit)
                    (pyagentd-search--step count))
@@ -401,7 +404,7 @@ All words must occur, the last one also as the beginning of a word;
     (pyagentd-search-visit hit t)))
 
 (defun pyagentd-search--on-shown ()
-  "Let `next-error' go along the results when they were shown."
+  "Make `next-error' visit search results, when those are shown."
   (when (equal pyagentd-list-name "search")
     (setq next-error-function #'pyagentd-search--next-error)))
 

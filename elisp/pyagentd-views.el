@@ -1,4 +1,4 @@
-;;; pyagentd-views.el --- What Emacs adds to lists -*- lexical-binding: t; -*-
+;;; pyagentd-views.el --- Commands and keys of each list -*- lexical-binding: t; -*-
 
 ;; Copyright (C) 2026 The pyagentd authors
 
@@ -8,8 +8,8 @@
 
 ;;; Commentary:
 
-;; Lists are made by the daemon (pyagentd-list.el); here is what only Emacs
-;; can do with their rows, one page for each list.
+;; The daemon makes the contents of lists (pyagentd-list.el).  This file adds
+;; commands for their rows that need Emacs, in one section for each list.
 
 ;;; Code:
 
@@ -20,8 +20,8 @@
 
 (defun pyagentd-steer (text)
   "Send TEXT to the run in progress; the model reads it at its next step.
-Interactively it is the region or what stands below the answer, which
-moves to where the model reads it; without any it is asked for."
+Interactively, TEXT is the region or the draft below the answer, which moves
+to where the model reads it; without either, ask for it."
   (interactive
    (list (or (nth 2 (pyagentd-in-session (pyagentd-queue--draft)))
              (read-string "Message to this run: ")))
@@ -34,14 +34,14 @@ moves to where the model reads it; without any it is asked for."
     (pyagentd-chat-submit text #'pyagentd-queue--return :steer t)))
 
 (defun pyagentd-queue--draft ()
-  "Return the region, or the text below all that waits: (BEG END TEXT) or nil."
+  "Return the region or the draft, as (BEG END TEXT), or nil without either."
   (save-restriction
     (pcase-let ((`(,beg . ,end)
                  (if (use-region-p) (cons (region-beginning) (region-end))
                    (widen)
                    (save-excursion
                      (let ((start (pyagentd-queued-start (goto-char (point-max)))))
-                       ;; The space behind an empty heading is the heading's.
+                       ;; The space of an empty heading is no draft.
                        (skip-chars-backward " \t\n" start)
                        (when (< start (point)) (cons start (point))))))))
       (when beg
@@ -50,7 +50,7 @@ moves to where the model reads it; without any it is asked for."
 (add-hook 'pyagentd-queued-hook (lambda () (pyagentd-list-changed "queue")))
 
 (defun pyagentd-queue--buffer ()
-  "Return the buffer of the session whose queue this is."
+  "Return the buffer of the session whose queue this list shows."
   (let ((branch (plist-get pyagentd-list-arguments :branch)))
     (or (pyagentd-place-buffer branch)
         (find-file-noselect (pyagentd-place-conversation branch)))))
@@ -70,9 +70,9 @@ moves to where the model reads it; without any it is asked for."
                     (pyagentd-queue--return text))))))))
 
 (defun pyagentd-queue--return (text)
-  "Put TEXT, which was never in the buffer, at its end as a draft.
-Where this buffer only shows what another client writes, put it into the
-kill ring.  Return words that say where it is."
+  "Insert TEXT, which was never in this buffer, as a draft at its end.
+If the buffer is read-only, put TEXT into the kill ring instead.  Return a
+string that says where it is."
   (cond ((not buffer-read-only)
          (save-excursion
            (save-restriction
@@ -133,21 +133,21 @@ kill ring.  Return words that say where it is."
 Nil if there was none, or one that was answered here.")
 
 (defun pyagentd-asks--note-seen ()
-  "Note which ask is at point now."
+  "Record which ask is at point."
   (let ((ask (pyagentd-ask-find (tabulated-list-get-id))))
     (setq pyagentd-asks--seen (and ask (not (pyagentd-ask-answered-p ask))
                                    (pyagentd-ask-id ask)))))
 
 (defun pyagentd-asks--at-point ()
   "Return the ask at point, or nil.
-Where somebody else has answered one another comes to point; the next key
-was not meant for that."
+If another client has answered the ask at point, the list moves another one
+there: return nil, as the next key was not meant for that one."
   (let ((id (tabulated-list-get-id)))
     (when (member pyagentd-asks--seen (list nil id))
       (pyagentd-ask-find id))))
 
 (defun pyagentd-asks--marked ()
-  "Return the asks that are marked and shown, nil if no line is."
+  "Return the open asks among the marked lines, or nil if none is marked."
   (when-let ((rows (pyagentd-table-marked)))
     (or (delq nil (mapcar (lambda (row) (pyagentd-ask-find (plist-get row :id)))
                           rows))
@@ -155,7 +155,8 @@ was not meant for that."
 U takes the marks away"))))
 
 (defun pyagentd-asks--each (asks decision question)
-  "Answer all ASKS with DECISION if the user says yes to QUESTION, a format."
+  "Answer all ASKS with DECISION if the user confirms QUESTION.
+QUESTION is a format string for the number and the titles of the asks."
   (let* ((asks (or (seq-remove #'pyagentd-ask-answered-p asks)
                    (user-error
                     "Already answered; waiting for the daemon")))
@@ -172,7 +173,7 @@ U takes the marks away"))))
         (pyagentd-answer-with ask decision)))))
 
 (defun pyagentd-asks--allow ()
-  "Allow once what is marked, else what is asked for at point."
+  "Allow the marked asks once, or else the one at point."
   (interactive nil pyagentd-list-mode)
   (if-let ((marked (pyagentd-asks--marked)))
       (pyagentd-asks--each
@@ -183,14 +184,14 @@ U takes the marks away"))
     (call-interactively #'pyagentd-allow-once)))
 
 (defun pyagentd-asks--deny ()
-  "Deny what is marked, else what is asked for at point, after confirmation."
+  "Deny the marked asks, or else the one at point, after confirmation."
   (interactive nil pyagentd-list-mode)
   (pyagentd-asks--each (or (pyagentd-asks--marked)
                            (list (pyagentd-answer-current)))
                        'deny "Deny %s (%s)? "))
 
 (defun pyagentd-asks--on-shown ()
-  "Note which asks are open when the list of them was shown."
+  "Update the known open asks from the list of asks, when that is shown."
   (when (equal pyagentd-list-name "asks")
     (setq pyagentd-ask-function #'pyagentd-asks--at-point)
     (add-hook 'post-command-hook #'pyagentd-asks--note-seen nil t)
@@ -221,7 +222,7 @@ U takes the marks away"))
 ;;;; Branches
 
 (defun pyagentd-branches--branch ()
-  "Make a branch of the branch at point."
+  "Create a branch of the branch at point."
   (interactive nil pyagentd-list-mode)
   (with-current-buffer (find-file-noselect
                         (plist-get (pyagentd-table-facts) :file))
@@ -261,15 +262,15 @@ C-u = chooses one" (plist-get branch :name)))))
   (let ((here (pyagentd-here)))
     (when (plist-get here :agent)
       (user-error "An agent has no branches"))
-    ;; Not of its branch, which may be deleted here.
+    ;; The list is for the session: its branch may be deleted here.
     (pyagentd-list-show "branches" (list :branch (plist-get here :session-dir)
                                          :at (plist-get here :branch)))))
 
 ;;;; Saved conversations
 
 (defun pyagentd-context-save (description)
-  "Save the conversation here under DESCRIPTION; it continues.
-Without a DESCRIPTION a model writes one."
+  "Save a copy of the conversation here with DESCRIPTION; it continues.
+If DESCRIPTION is empty, a model writes one."
   (interactive
    (progn (pyagentd-here)               ; signals before something is typed
           (list (read-string "Description (empty: a model writes it): "))))
@@ -289,8 +290,8 @@ Without a DESCRIPTION a model writes one."
 
 (defun pyagentd-context--history (&optional agent)
   "List the saved conversations of the session here.
-Where there is none, or with a prefix argument, ask for an AGENT, which
-may be gone: its conversations are still known."
+Without a session here, or with a prefix argument, ask for an AGENT; also a
+destroyed agent's conversations can be listed."
   (interactive
    (list (when (or current-prefix-arg (null (ignore-errors (pyagentd-here))))
            (pyagentd-named-read "Conversations of agent"))))
@@ -320,12 +321,12 @@ may be gone: its conversations are still known."
     ("after a while (10m, 2h)" . :delay)
     ("again and again (1h, 1d)" . :every)
     ("by a cron expression (0 9 * * 1-5)" . :cron))
-  "What can be said about time, with the daemon's keyword for it.")
+  "Alist of kinds of times and the daemon's keywords for them.")
 
 (defun pyagentd-schedules--add (kind time text)
   "Schedule TEXT to be sent to the session here at TIME.
-KIND is what TIME says: `:at', `:delay', `:every' or `:cron'.  Nobody is
-asked in the run: what would be asked is denied."
+KIND is the kind of TIME: `:at', `:delay', `:every' or `:cron'.  In a
+scheduled run, every action that needs approval is denied."
   (interactive
    (let ((kind (progn
                  (or (plist-get pyagentd-list-arguments :branch) (pyagentd-here))
@@ -367,7 +368,7 @@ asked in the run: what would be asked is denied."
                           diff))))
 
 (defun pyagentd-snapshots--since ()
-  "Choose the prompt since which changes are listed."
+  "Choose a prompt, and list only changes since then."
   (interactive nil pyagentd-list-mode)
   (pyagentd-later-asking
    'history (list :branch (plist-get pyagentd-list-arguments :branch))
@@ -386,7 +387,8 @@ asked in the run: what would be asked is denied."
 
 (defun pyagentd-changes (&optional last)
   "List the files that the agents of the session here have changed.
-With a prefix argument (LAST from Lisp) only those since the last prompt."
+With a prefix argument (LAST from Lisp) list only changes since the last
+prompt."
   (interactive "P")
   (pyagentd-list-show "changes"
                       (append (list :branch (plist-get (pyagentd-here) :branch))
@@ -395,18 +397,18 @@ With a prefix argument (LAST from Lisp) only those since the last prompt."
 ;;;; Missions
 
 (defvar pyagentd-mission-history nil
-  "Tasks that were given.")
+  "History of tasks of missions.")
 (defvar pyagentd-mission-signature-history nil
-  "Signatures that were given.")
+  "History of signatures of missions.")
 
 (defun pyagentd-mission--read-signature (prompt &optional initial)
-  "Ask for a signature with PROMPT and INITIAL; return it, or nil for none."
+  "Read a signature with PROMPT and INITIAL input; return nil if it is empty."
   (let ((given (string-trim (read-string prompt initial
                                          'pyagentd-mission-signature-history))))
     (unless (string-empty-p given) given)))
 
 (defun pyagentd-mission--read (tools)
-  "Ask for a mission, also for its tools if TOOLS is non-nil, and begin it."
+  "Read a mission, with its tools if TOOLS is non-nil, and start it."
   (let ((prompt (read-string "Mission (the task): " nil 'pyagentd-mission-history)))
     (when (string-blank-p prompt)
       (user-error "The task is empty"))
@@ -425,11 +427,11 @@ With a prefix argument (LAST from Lisp) only those since the last prompt."
 ;;;###autoload
 (defun pyagentd-mission (&optional prompt signature tools)
   "Have a model carry out PROMPT with programs, and show its trace.
-SIGNATURE, a string, is what comes back, such as \"{count :int}\"; nil
-stands for anything.  What is no signature is asked for again.  TOOLS are
-the names of the tools that its programs may call, nil for the usual ones.
-Without a PROMPT it is asked for with its signature, and with a prefix
-argument its tools.  The mission is a session of the project here."
+SIGNATURE, a string, is the type of the result, such as \"{count :int}\";
+nil means any.  If it is not valid, ask again.  TOOLS are the names of the
+tools that its programs may call, nil for the usual ones.  Without a PROMPT,
+read it and the signature, and with a prefix argument the tools.  The mission
+is a session of the project here."
   (interactive)
   (require 'pyagentd)
   (cond ((null prompt) (pyagentd-mission--read current-prefix-arg))
@@ -450,7 +452,7 @@ argument its tools.  The mission is a session of the project here."
               (append (list :prompt prompt :signature signature :tools tools
                             :root (pyagentd--project-root))
                       (pyagentd-env))
-              ;; It costs money however late it begins.
+              ;; Show it also when it starts late: it costs money.
               begun nil
               (lambda (err)
                 (if (eq 'signature-error (pyagentd-symbol (nth 1 err)))
@@ -459,14 +461,14 @@ argument its tools.  The mission is a session of the project here."
               begun)))))
 
 (defun pyagentd-mission--begun (begun)
-  "Show the mission that BEGUN, an answer of the daemon, tells of."
-  ;; Its buffer is where questions of the mission show.
+  "Show the mission of BEGUN, the daemon's answer."
+  ;; The mission's questions are shown in this buffer.
   (find-file-noselect (plist-get begun :file))
   (pop-to-buffer
    (pyagentd-report-buffer "mission" (list :branch (plist-get begun :branch)))))
 
 (defun pyagentd-mission--trace ()
-  "Show the missions of the session here, turn by turn, while they go on."
+  "Show the missions of the session here, turn by turn, as they progress."
   (interactive)
   (pyagentd-report-show "mission" t))
 
