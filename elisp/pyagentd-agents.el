@@ -8,23 +8,23 @@
 
 ;;; Commentary:
 
-;; The named agents, what each of them is, their defaults, and destroying one.
+;; Create, configure, rename and destroy named agents, and edit their defaults.
 
 ;;; Code:
 
 (require 'pyagentd-menu)
 (require 'pyagentd-list)
 
-;;;; Which agent
+;;;; Reading the name of an agent
 
 (defvar pyagentd-named-known nil
-  "What the daemon said last about the named agents, a list of plists.
+  "The named agents as last reported by the daemon, a list of plists.
 Keys: :name, :dir, :session-id, :status (\"created\", \"idle\" or
 \"active\"), :state of its run, :model, :permissions, :created-at, :branch
-\(nil if its files are gone) and :error (what is wrong with its file).")
+\(nil if its files are gone) and :error (the error in its file).")
 
 (defvar pyagentd-named-history nil
-  "History of names of agents that were read.")
+  "History of agent names.")
 
 (defun pyagentd-named-here ()
   "Return the name of the agent at point, or of this buffer; nil without one."
@@ -32,12 +32,12 @@ Keys: :name, :dir, :session-id, :status (\"created\", \"idle\" or
     (pyagentd-place-named-agent (plist-get here :session-dir))))
 
 (defun pyagentd-named-row (name)
-  "Return what is known of the agent NAME, see `pyagentd-named-known', or nil."
+  "Return the plist of the agent NAME in `pyagentd-named-known', or nil."
   (seq-find (lambda (agent) (equal name (plist-get agent :name)))
             pyagentd-named-known))
 
 (defun pyagentd-named--rows ()
-  "Return the names of the agents that are known, with what to say beside them."
+  "Return an alist of the known agents' names and their annotations."
   (mapcar (lambda (agent)
             (cons (plist-get agent :name)
                   (format "%s  %s" (plist-get agent :status)
@@ -60,12 +60,12 @@ Keys: :name, :dir, :session-id, :status (\"created\", \"idle\" or
                                 'pyagentd-named-history here)))
     (if (string-empty-p name) (user-error "Name an agent") name)))
 
-;;;; Making
+;;;; Creating and renaming
 
 ;;;###autoload
 (defun pyagentd-agent (name)
   "Open the conversation of the agent called NAME.
-Where there is none, create it, after asking for its system prompt."
+If it does not exist, create it, after asking for its system prompt."
   (interactive (list (pyagentd-named-read "Agent")))
   (pyagentd-later-asking
    'agent-list nil
@@ -105,7 +105,7 @@ and PERMISSIONS; nil or an empty string means the default."
      pyagentd-later-patience)))
 
 (defun pyagentd-agents--rename (name new-name)
-  "Rename the agent NAME, and all that is called after it, to NEW-NAME."
+  "Rename the agent NAME, and everything named after it, to NEW-NAME."
   (interactive
    (let ((name (pyagentd-named-read "Rename agent")))
      (list name (string-trim (read-string (format "New name of %s: " name)
@@ -120,7 +120,7 @@ and PERMISSIONS; nil or an empty string means the default."
                                      pyagentd--session-dir)))
                             (pyagentd-place-buffers)))))
     (pyagentd-here-save (list :session-dir directory)))
-  ;; What shows it follows, as if somebody else had renamed it.
+  ;; Its buffers and lists follow on the daemon's event.
   (pyagentd-later
    'agent-rename (list :name name :new-name new-name)
    (lambda (_)
@@ -130,14 +130,13 @@ and PERMISSIONS; nil or an empty string means the default."
 
 ;;;; Destroying a named agent
 
-;; What would be lost is shown before anything is done.  The conversation
-;; is saved first; files go to the trash, or stay for an agent of the same
-;; name to take up.
+;; The user is first shown what would be lost.  The conversation is saved;
+;; the files go to the trash, or stay for a new agent of the same name.
 
 (defun pyagentd-destroy (name keep &optional then)
-  "Destroy the agent NAME when its user has seen what is lost.
-KEEP says that its files stay.  THEN is called when it is done, or when
-the user does not want it."
+  "Destroy the agent NAME, after showing what would be lost and asking.
+If KEEP is non-nil its files stay.  Call THEN when it is destroyed, or when
+the user declines."
   (pyagentd-later
    'destroy-warnings (list :name name :keep-files keep)
    (lambda (losses)
@@ -159,7 +158,7 @@ use them.\n"
        (pyagentd-later
         'agent-destroy (list :name name :keep-files keep :confirmed t)
         (lambda (done)
-          ;; A buffer that is not attached just now is not told of it.
+          ;; Buffers that are not attached now do not get the event.
           (dolist (buffer (pyagentd-here-buffers (plist-get losses :dir)))
             (with-current-buffer buffer (pyagentd-manage-leave)))
           (message "%s" (plist-get done :text))
@@ -174,7 +173,8 @@ use them.\n"
 (add-hook 'pyagentd-changed-hook (lambda () (pyagentd-list-changed "agents")))
 
 (defun pyagentd-agents--destroy (&optional keep)
-  "Destroy the agents that are marked, else the one at point, or KEEP their files."
+  "Destroy the marked agents, or else the one at point.
+With a prefix argument, or KEEP from Lisp, keep their files."
   (interactive "P" pyagentd-list-mode)
   (named-let next ((names (mapcar (lambda (row) (plist-get row :id))
                                   (pyagentd-table-targets))))
@@ -188,18 +188,19 @@ use them.\n"
   '("s" pyagentd-context-save "save")
   '("d" pyagentd-agents--destroy "destroy" t))
 
-;;;; What an agent is
+;;;; Configuration of an agent
 
 (defconst pyagentd-named--custom "custom (written as JSON)"
-  "The choice of permissions of one's own.")
+  "The choice for custom permissions.")
 
 (defun pyagentd-named--set (name key value &optional then)
-  "Set KEY of the agent NAME, nil for the default of all, to VALUE; call THEN."
+  "Set KEY of the agent NAME, or the default if that is nil, to VALUE.
+Then call THEN if that is non-nil."
   (let ((buffer (current-buffer)))
     (pyagentd-later
      (if name 'agent-config 'settings)
      (append (and name (list :name name)) (list :key key :value value)
-             (when (and name (equal key "model")) ; it is checked with ours
+             (when (and name (equal key "model")) ; to check it with our keys
                (pyagentd-env)))
      (lambda (answer)
        (when then (funcall then))
@@ -211,7 +212,7 @@ use them.\n"
      pyagentd-later-patience)))
 
 (defun pyagentd-named--change ()
-  "Change the value at point, of an agent or by default."
+  "Change the value at point, of an agent or of the defaults."
   (interactive nil pyagentd-list-mode)
   (let* ((row (pyagentd-table-row))
          (key (plist-get row :id))
@@ -256,7 +257,7 @@ use them.\n"
   (pyagentd-list-add-keys list '("RET" pyagentd-named--change "change")))
 
 (defun pyagentd-agent-config (name)
-  "Edit the configuration of the agent NAME in a list."
+  "Show the configuration of the agent NAME in a list, to edit it."
   (interactive (list (pyagentd-named-read "Configure agent")))
   (pyagentd-list-show "agent" (list :agent name)))
 

@@ -193,7 +193,7 @@ The text's file variables and the mode's hooks and messages are ignored."
       (nreverse lines))))
 
 (defun pyagentd-ask-who (ask)
-  "Return the name of the agent that asks in ASK, or nil."
+  "Return the description of the agent that asks in ASK, or nil."
   (let ((who (plist-get ask :who)))
     (unless (member who '(nil "")) who)))
 

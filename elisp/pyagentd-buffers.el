@@ -1,4 +1,4 @@
-;;; pyagentd-buffers.el --- Buffers for the daemon -*- lexical-binding: t; -*-
+;;; pyagentd-buffers.el --- Open files for agents -*- lexical-binding: t; -*-
 
 ;; Copyright (C) 2026 The pyagentd authors
 
@@ -8,7 +8,8 @@
 
 ;;; Commentary:
 
-;; What the daemon sees of files that are visited here, and the tools on offer.
+;; Answer the daemon's questions: let agents read and change visited files in
+;; their buffers.  Revert buffers whose files an agent has changed.
 
 ;;; Code:
 
@@ -19,18 +20,18 @@
 (declare-function pyagentd-tools--definitions "pyagentd-tools")
 (defvar pyagentd-hook-functions)
 
-;;;; What this Emacs shows and can do
+;;;; What this Emacs offers to the daemon
 
-;; After each connection the daemon is told what Emacs has for it: its
-;; buffers, tools and hooks.  It asks about them by events, and never waits
-;; long.  Whoever knows an answer registers here; questions are answered
-;; from a timer, one at a time.
+;; After connecting, Emacs tells the daemon what it offers: its buffers, tools
+;; and hooks.  The daemon sends questions about them as events, and never
+;; waits long.  Functions that answer are registered here, and called from a
+;; timer, one at a time.
 
 (defcustom pyagentd-share-buffers t
   "Non-nil means agents read and change open files in their buffers.
-They read unsaved text of files they may read.  What they write to an
-open file is changed in its buffer and saved.  Nil means they work on
-the files on disk only."
+They read the unsaved text of files they may read.  Their changes to an open
+file are made in its buffer, which is then saved.  Nil means they use the
+files on disk only."
   :type 'boolean
   :set (lambda (symbol value)
          (set-default symbol value)
@@ -38,19 +39,19 @@ the files on disk only."
   :group 'pyagentd)
 
 (defvar pyagentd-offer--answerers nil
-  "Alist of what can be asked and the functions that answer.")
+  "Alist of subjects of questions and the functions that answer them.")
 
 (defvar pyagentd-offer--timer nil
-  "Timer that tells the daemon what there is, or nil.")
+  "Timer that calls `pyagentd-offer--tell', or nil.")
 
 (defun pyagentd-offer ()
-  "Tell the daemon soon, if there is one, what Emacs has for it."
+  "Tell the daemon soon what Emacs offers, if connected."
   (unless pyagentd-offer--timer
     (setq pyagentd-offer--timer
           (run-at-time 0 nil #'pyagentd-offer--tell))))
 
 (defun pyagentd-offer--tell ()
-  "Tell the daemon what Emacs has for it, and say what it refuses of that."
+  "Tell the daemon what Emacs offers, and log the tools that it refuses."
   (setq pyagentd-offer--timer nil)
   (when (pyagentd-rpc-connected-p)
     (pyagentd-guarded "Offer"
@@ -69,12 +70,11 @@ the files on disk only."
 (add-hook 'pyagentd-rpc-connected-hook #'pyagentd-offer)
 
 (defun pyagentd-offer-register (what function)
-  "Have FUNCTION answer questions about WHAT, a string.
-It is called with the facts, a plist, the number of the question, and a
-function REPLY that takes the answer, a plist as in `pyagentd-json-of' or
-a JSON object.
-It may call REPLY later; only the first answer counts.  An error in
-FUNCTION is an answer with :error and :text."
+  "Make FUNCTION answer questions about WHAT, a string.
+It is called with the question's facts, a plist, the question's id, and a
+function REPLY.  It calls REPLY, now or later, with the answer, a plist for
+`pyagentd-json-of' or a JSON object; only the first answer counts.  If
+FUNCTION signals an error, the answer has :error and :text."
   (setf (alist-get what pyagentd-offer--answerers nil nil #'equal) function))
 
 (defun pyagentd-offer--answer (asked)
@@ -88,7 +88,7 @@ FUNCTION is an answer with :error and :text."
                     (setq answered t)
                     (pyagentd-offer--send id answer)))))
     (condition-case-unless-debug err
-        (let ((inhibit-quit nil))       ; a save may hang
+        (let ((inhibit-quit nil))       ; C-g must end a save that hangs
           (if function
               (funcall function (pyagentd-json-plist (plist-get asked :facts))
                        id reply)
@@ -96,7 +96,7 @@ FUNCTION is an answer with :error and :text."
       ((error quit) (funcall reply (pyagentd-offer--failed err))))))
 
 (defun pyagentd-offer--failed (err)
-  "Return the answer that says that ERR kept it from being another."
+  "Return the answer for a question that failed with ERR."
   (let ((text (error-message-string err)))
     (list :error t :text text :outcome "refused" :reason text)))
 
@@ -108,7 +108,7 @@ FUNCTION is an answer with :error and :text."
        (list :id id :answer (if (stringp answer) answer
                               (pyagentd-json-of answer)))
        :error #'ignore)
-    (error                              ; no JSON, or too long for a frame
+    (error                              ; not JSON, or too long for a frame
      (pyagentd-rpc-call-async
       'emacs-answer
       (list :id id :answer (pyagentd-json-of (pyagentd-offer--failed err)))
@@ -118,31 +118,31 @@ FUNCTION is an answer with :error and :text."
  'emacs (lambda (_branch _seq args)     ; soon
           (run-at-time 0 nil #'pyagentd-offer--answer (car args))))
 
-;;;; Files that are open, for agents
+;;;; Agents' access to open files
 
-;; An agent that reads a file which is open with unsaved changes sees the
-;; buffer, and what it writes goes through the buffer: one step of undo,
-;; point and markers kept, hooks run, encoding kept, saved.  The daemon has
-;; decided that it may before anything is asked here.
+;; An agent that reads an open file with unsaved changes gets the buffer's
+;; text.  Its changes are made in the buffer, as one step of undo; point,
+;; markers and encoding are kept, hooks run, and the buffer is saved.  The
+;; daemon has checked the agent's permissions before it asks here.
 ;;
-;; Buffers that are not the text of their file (pictures, archives, what is
-;; decrypted or uncompressed when it is visited) count as not open.
+;; Buffers that do not have the text of their file (pictures, archives,
+;; decrypted or uncompressed files) count as not open.
 
 (defvar pyagentd--session-dir)
 
 (defvar pyagentd-buffers-changed-functions nil
-  "Functions called after an agent changed a passage of the current buffer.
-They get its beginning and end, before the buffer is saved.")
+  "Functions called after an agent changed text in the current buffer.
+They get its beginning and end, and run before the buffer is saved.")
 
 (defconst pyagentd-buffers--largest 1000000
-  "How many characters a buffer may have for agents; more would take too long.")
+  "Maximal size in characters of a buffer that agents use; more is too slow.")
 
 (defun pyagentd-buffers--visiting (path)
-  "Return the buffer that visits the file PATH, a true name, or nil."
+  "Return the buffer that visits the daemon's file PATH, a true name, or nil."
   (pyagentd-visited--buffer (if pyagentd-host (pyagentd-host-name path) path)))
 
 (defun pyagentd-buffers--odd ()
-  "Return why this buffer is not the text of its file, or nil."
+  "Return why agents cannot use this buffer's text for its file, or nil."
   (cond ((bound-and-true-p pyagentd--session-dir)
          "it is a conversation of pyagentd")
         ((and (not (file-remote-p buffer-file-name))
@@ -163,14 +163,15 @@ They get its beginning and end, before the buffer is saved.")
          "it has bytes that are no text")))
 
 (defun pyagentd-buffers--stale ()
-  "Return why the text of this buffer may not be written, or nil."
+  "Return why this buffer must not be changed and saved, or nil."
   (cond (buffer-read-only "the buffer is read-only")
         ((and (not (file-remote-p buffer-file-name))
               (not (verify-visited-file-modtime (current-buffer))))
          "the file was changed on disk as well")))
 
 (defun pyagentd-buffers--on-look (facts _id reply)
-  "Give REPLY the text of the file in FACTS, nil if that on disk is as good."
+  "Call REPLY with the buffer's text and state for the file in FACTS.
+Call it with nil if the file on disk serves as well."
   (funcall
    reply
    (pyagentd-with-live-buffer (pyagentd-buffers--visiting (plist-get facts :path))
@@ -195,7 +196,7 @@ They get its beginning and end, before the buffer is saved.")
                               (point-min) (point-max)))))))))))
 
 (defun pyagentd-buffers--on-change (facts _id reply)
-  "Make the change in FACTS and tell REPLY what became of it."
+  "Make the change in FACTS, and call REPLY with the outcome."
   (let ((path (plist-get facts :path)))
     (funcall reply
              (or (pyagentd-with-live-buffer (pyagentd-buffers--visiting path)
@@ -205,7 +206,8 @@ They get its beginning and end, before the buffer is saved.")
                  (list :outcome "outdated")))))
 
 (defun pyagentd-buffers--changed (path edits)
-  "Make EDITS in this buffer, which visits PATH, and save it, or change nothing."
+  "Make EDITS in this buffer, which visits PATH, and save it.
+If that fails, leave the buffer unchanged and signal an error."
   (when-let ((trouble (or (pyagentd-buffers--odd) (pyagentd-buffers--stale))))
     (error "%s" trouble))
   (let ((inhibit-interaction t)
@@ -225,7 +227,7 @@ They get its beginning and end, before the buffer is saved.")
       (undo-boundary))))
 
 (defun pyagentd-buffers--replace (edit)
-  "Make EDIT, a vector of beginning and end, from 0, and text."
+  "Make EDIT, a vector of beginning and end, counted from 0, and new text."
   (let ((start (1+ (aref edit 0))))
     (goto-char start)
     (delete-region start (1+ (aref edit 1)))
@@ -247,7 +249,7 @@ They get its beginning and end, before the buffer is saved.")
      ((and remote (not (file-remote-p buffer-file-name nil t)))
       (list :outcome "done" :saved :json-false
             :reason (format "there is no connection to %s" remote)))
-     ;; A link may have been put in the place of the file since.
+     ;; A link may have replaced the file meanwhile.
      ((and (not remote) (not (equal (file-truename buffer-file-name) path)))
       (error "%s is another file by now" buffer-file-name))
      (t
@@ -280,8 +282,8 @@ Buffers in `auto-revert-mode' are left to it."
   :group 'pyagentd)
 
 (defun pyagentd-visited-update (paths)
-  "Bring the buffers of the files PATHS, which an agent has changed, up to date.
-One that the user has changed is not reverted."
+  "Revert the buffers of the files PATHS, which an agent has changed.
+Do not revert buffers with unsaved changes, but show a message."
   (dolist (path paths)
     (pyagentd-with-live-buffer (pyagentd-visited--buffer path)
       (pyagentd-guarded (format "Revert %s" path)
@@ -295,7 +297,7 @@ One that the user has changed is not reverted."
               (t (pyagentd-visited--revert)))))))
 
 (defun pyagentd-visited--buffer (path)
-  "Return the buffer that visits PATH, or nil; makes no names true."
+  "Return the buffer that visits PATH, or nil, without calling `file-truename'."
   (seq-find (lambda (buffer)
               (with-current-buffer buffer
                 (when-let ((name (and buffer-file-name
@@ -307,7 +309,7 @@ One that the user has changed is not reverted."
             (buffer-list)))
 
 (defun pyagentd-visited--revert ()
-  "Read the file of this buffer again, and flash what is another now."
+  "Revert this buffer, and flash the text that has changed."
   (let* ((inhibit-message t) (message-log-max nil)
          (first nil) (last 0)
          (note (lambda (beg end length)
@@ -320,7 +322,7 @@ One that the user has changed is not reverted."
       (pyagentd-pulse first last))))
 
 (defun pyagentd-pulse (beg end)
-  "Flash the lines from BEG to END, which an agent changed, if they are seen."
+  "Flash the lines from BEG to END, which an agent changed, if visible."
   (when (and pyagentd-pulse-edits (get-buffer-window nil 'visible))
     (save-excursion
       (save-restriction
@@ -337,7 +339,7 @@ One that the user has changed is not reverted."
  'files (lambda (_branch _seq args)
           (when pyagentd-revert-visited
             (run-with-idle-timer
-             ;; Within the time that Emacs has been idle already.
+             ;; Idle timers count from when Emacs became idle.
              (if-let ((idle (current-idle-time))) (time-add idle 0.1) 0.1)
              nil #'pyagentd-visited-update (plist-get (car args) :paths)))))
 

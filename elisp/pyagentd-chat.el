@@ -33,6 +33,7 @@
 
 (defun pyagentd-slash-answered (command id)
   "Show the answer to the slash COMMAND, a plist, sent as the message ID.
+If it is :recorded, it comes into the text like any other answer instead.
 Its keys are :name, :text, :code and :recorded."
   (unless (plist-get command :recorded)
     (when-let ((overlay (pyagentd-queued-overlay id)))

@@ -175,10 +175,11 @@ Nil while they are based on the text of the file.")
 (pyagentd-deflocal pyagentd-edit--told nil
   "The revision made by the last edit from here, or nil if the file has it.")
 (pyagentd-deflocal pyagentd-edit--place nil
-  "Where the run's next text goes in the document at that revision, or nil.")
+  "Where the run's next text goes in the document, or nil.
+The position refers to `pyagentd-edit-revision'.")
 (defvar pyagentd-edit--applying nil
   "Non-nil while a change by the daemon or another client is applied.
-Then it is the text's last `buffer-chars-modified-tick'.")
+After each change it is the text's `buffer-chars-modified-tick'.")
 
 ;; Change hooks do not run for every change: not for those that other
 ;; packages make in their own change functions, nor for those in an indirect
@@ -357,8 +358,8 @@ between its hunks meanwhile."
     (unless (pyagentd-edit--up-to-date-p)
       (pyagentd-autosave-touch))))
 
-;; Changes by other functions of these hooks come before the first of these
-;; functions, or after the last.
+;; The first runs last and the second first, so that other functions of these
+;; hooks make their changes before or after both.
 (put 'pyagentd-edit--before-change 'pyagentd-session-depth 100)
 (put 'pyagentd-edit--after-change 'pyagentd-session-depth -100)
 (dolist (hook '((before-change-functions . pyagentd-edit--before-change)

@@ -8,16 +8,15 @@
 
 ;;; Commentary:
 
-;; For code that calls jf/gptel-… functions and uses variables of that
-;; name: variables are aliases, and the manual says what each function
-;; takes and returns.  Those that read metadata and presets read the
-;; files, and need no daemon; only for YAML that is not of the plain kind
-;; that the daemon writes is it asked.
+;; For code that uses functions and variables called jf/gptel-…: the variables
+;; are aliases, and the manual describes each function.  Functions that read
+;; metadata and presets read the files themselves; they ask the daemon only
+;; for YAML beyond the plain kind that it writes.
 ;;
-;; What needs the daemon starts it and waits for its answer as long as
-;; `pyagentd-start-timeout' and `pyagentd-call-timeout' say;
-;; `keyboard-quit' ends the wait.  Commands that are given by a person do
-;; not wait: they are those of `pyagentd-session' and `pyagentd-branch'.
+;; The others start the daemon and wait for its answer, for at most the larger
+;; of `pyagentd-start-timeout' and `pyagentd-call-timeout'; `keyboard-quit'
+;; ends the wait.  Called interactively, the commands do not wait: they call
+;; `pyagentd-session' and `pyagentd-branch'.
 
 ;;; Code:
 
@@ -36,7 +35,7 @@
 (defvaralias 'jf/gptel--branch-dir 'pyagentd--branch-dir)
 (defvaralias 'jf/gptel-persistent-agent--fsm-handlers 'pyagentd-overlay-handlers)
 
-;;;; Functions that only look at files and buffers
+;;;; Functions that need only files and buffers
 
 (defalias 'jf/gptel--maybe-initialize-session-buffer #'pyagentd-maybe-enable)
 (defalias 'jf/gptel--auto-save-session-buffer #'pyagentd-jf-auto-save)
@@ -58,24 +57,24 @@
   #'pyagentd-overlay-indicate-tool-call)
 
 (defun pyagentd-jf-auto-save (&rest _)
-  "Save the session in this buffer, if it is one."
+  "Save this buffer if it is a session."
   (when (and pyagentd--session-dir buffer-file-name)
     (pyagentd-session-save)))
 
-;; The conversation is saved without this hook; it is run for code that
-;; has added its own functions to it.
+;; pyagentd saves the conversation without this hook; it runs the hook for
+;; code that adds its own functions to it.
 
 (defvar gptel-post-response-functions)
 
 (put 'jf/gptel--auto-save-session-buffer 'permanent-local-hook t)
 
 (defun pyagentd-jf--add-hook ()
-  "Have this session saved after every response."
+  "Add saving this session to `gptel-post-response-functions'."
   (add-hook 'gptel-post-response-functions
             #'jf/gptel--auto-save-session-buffer nil t))
 
 (defun pyagentd-jf--responded (_run)
-  "Run gptel's hook for a response that is complete."
+  "Run `gptel-post-response-functions' after a response."
   (let ((end (pyagentd-insert-position)))
     (pyagentd-run-functions 'gptel-post-response-functions
                             (min end (or (car pyagentd-insert--cell) end)) end)))
@@ -86,23 +85,23 @@
 ;;;; Functions that need the daemon
 
 (defun pyagentd-jf-call (method plist)
-  "Return the answer of the daemon to METHOD with PLIST.
-Whoever calls these functions waits for their value; nothing else does."
+  "Return the daemon's answer to METHOD with arguments PLIST, waiting for it.
+Only the functions in this file wait."
   (pyagentd-rpc-call method plist (pyagentd-jf--timeout)))
 
 (defun pyagentd-jf--timeout ()
-  "Return how many seconds to wait; who was slow to start is slow to answer."
+  "Return the seconds to wait; a daemon slow to start is slow to answer, too."
   (max pyagentd-call-timeout pyagentd-start-timeout))
 
 (defvar pyagentd-jf--made nil
-  "What is being made: pairs (CALL . OUTCOME).
-CALL is a list (METHOD PLIST).  OUTCOME is a list (t ANSWER), (nil ERROR),
-or empty as long as there is none.")
+  "Calls of `pyagentd-jf--make' that were not answered yet, (CALL . OUTCOME).
+CALL is a list (METHOD PLIST).  OUTCOME is a list (t ANSWER) or (nil ERROR),
+or nil while there is none.")
 
 (defun pyagentd-jf--make (method plist)
-  "Return the answer to METHOD with PLIST, which makes something.
-When the wait for it was too long, or quit, it is made all the same:
-then an equal call gets it, and nothing is made twice."
+  "Return the answer to METHOD with PLIST, which creates something.
+After a timeout or a quit it is created nevertheless; then an equal call
+returns that answer, and nothing is created twice."
   (pyagentd-start-and-wait)
   (let* ((call (list method plist))
          (entry (assoc call pyagentd-jf--made)))
@@ -113,7 +112,7 @@ then an equal call gets it, and nothing is made twice."
        method plist
        :success (lambda (answer) (setcdr entry (list t answer)))
        :error (lambda (err) (setcdr entry (list nil err))))
-      ;; What nobody asks for any more was given up, not repeated.
+      ;; Forget a call that was given up and not repeated.
       (run-at-time (max 60 (* 4 (pyagentd-jf--timeout))) nil
                    (lambda ()
                      (setq pyagentd-jf--made (delq entry pyagentd-jf--made)))))
@@ -123,8 +122,8 @@ then an equal call gets it, and nothing is made twice."
 
 (defun jf/gptel-persistent-session (name &optional preset person)
   "Create a session called NAME and open its conversation; return the buffer.
-PRESET is the name of its preset.  Needs the daemon.  For a PERSON who
-gives the command it is made without a wait."
+PRESET is the name of its preset.  Needs the daemon.  If PERSON is non-nil,
+as interactively, do not wait for it."
   (interactive (list (read-string "Session name: ") nil t))
   (if person (pyagentd-session name preset)
     (pyagentd-open-session
@@ -134,7 +133,7 @@ gives the command it is made without a wait."
 (defun jf/gptel-session-create-persistent (session-id session-dir
                                                       &optional preset projects
                                                       activity-org-file)
-  "Make a session in SESSION-DIR, known as SESSION-ID, and open it.
+  "Create a session in SESSION-DIR with the id SESSION-ID, and open it.
 See `pyagentd-session-create' for PRESET, PROJECTS and
 ACTIVITY-ORG-FILE.  Return the buffer.  Needs the daemon."
   (pyagentd-open-session
@@ -143,7 +142,7 @@ ACTIVITY-ORG-FILE.  Return the buffer.  Needs the daemon."
                        session-id session-dir preset projects
                        activity-org-file))))
 
-;; One edit after the other: others may write in between.
+;; Edits are sent one after the other: other clients may write in between.
 (defun pyagentd-jf--save ()
   "Wait until the daemon has all of this session's text, or save the file."
   (if (pyagentd-sync-attached-p)
@@ -159,12 +158,11 @@ ACTIVITY-ORG-FILE.  Return the buffer.  Needs the daemon."
       (user-error "Save the session before branching"))))
 
 (defun jf/gptel-branch-session (&optional name prompt side person)
-  "Make a branch called NAME at a prompt of this session; return its buffer.
-It is \"branch\" without NAME.  PROMPT counts the prompts from 1; without
-it the branch begins at the one at point.  SIDE is `include', which is
-the default, or `exclude': then the branch ends before that prompt.
-Needs the daemon.  For a PERSON who gives the command all three are
-asked for, and nothing waits."
+  "Create a branch called NAME at a prompt of this session; return its buffer.
+NAME is \"branch\" by default.  PROMPT is the number of the prompt, from 1; by
+default it is the prompt at point.  SIDE is `include', which is the default,
+or `exclude': then the branch ends before that prompt.  Needs the daemon.  If
+PERSON is non-nil, as interactively, ask for all three and do not wait."
   (interactive (list nil nil nil t))
   (if person (pyagentd-branch name side prompt)
     (pcase-let ((`(,branch ,position) (pyagentd-branch-here)))
@@ -186,9 +184,9 @@ asked for, and nothing waits."
 ;;;; Metadata
 
 (defun jf/gptel--read-session-metadata (branch-dir)
-  "Return what scope-plan.yml in BRANCH-DIR says, or nil.
-That is a plist with :session-id, :created, :updated, :preset and, of an
-agent, :type and :parent-session-id."
+  "Return the metadata in scope-plan.yml in BRANCH-DIR, or nil.
+The value is a plist with :session-id, :created, :updated, :preset and, for
+an agent, :type and :parent-session-id."
   (pyagentd-jf--read
    'session-metadata branch-dir (pyagentd-place-scope-plan branch-dir)
    (lambda (text)
@@ -199,14 +197,14 @@ agent, :type and :parent-session-id."
 
 (defun jf/gptel--read-preset-metadata (branch-dir)
   "Return the front matter of preset.md in BRANCH-DIR, or nil.
-That is a plist with :backend, :model and what else it has."
+The value is a plist with :backend, :model and all its other keys."
   (pyagentd-jf--read
    'preset-metadata branch-dir (pyagentd-place-preset branch-dir)
    #'pyagentd-yaml-preset))
 
 (defun jf/gptel--read-branch-metadata (branch-dir)
-  "Return what branch-metadata.yml in BRANCH-DIR says, or nil.
-That is a plist with :parent-branch, :created and maybe
+  "Return the metadata in branch-metadata.yml in BRANCH-DIR, or nil.
+The value is a plist with :parent-branch, :created and maybe
 :branch-point-position, a number."
   (pyagentd-jf--read
    'branch-metadata branch-dir
@@ -225,9 +223,9 @@ That is a plist with :parent-branch, :created and maybe
          "agent"))
 
 (defun pyagentd-jf--read (method directory file function)
-  "Return what FUNCTION makes of the text of FILE in DIRECTORY.
-nil if there is no such file.  Where only the daemon understands it, its
-answer to METHOD."
+  "Call FUNCTION with the text of FILE in DIRECTORY and return its value.
+Return nil if FILE does not exist.  If FUNCTION cannot parse the YAML, return
+the daemon's answer to METHOD."
   (condition-case nil
       (if-let ((text (pyagentd-yaml-text file)))
           (funcall function text)
@@ -238,12 +236,12 @@ answer to METHOD."
     (pyagentd-yaml-unknown
      (pyagentd-jf-call method (list :directory (expand-file-name directory))))))
 
-;;;; The pieces of an agent
+;;;; Directories and presets of agents
 
 (defun jf/gptel--create-agent-directory (parent-branch-dir preset description)
-  "Make a directory for an agent below PARENT-BRANCH-DIR and return its name.
-It is called after PRESET, the time and DESCRIPTION, and is empty.  Needs
-the daemon."
+  "Create a directory for an agent below PARENT-BRANCH-DIR; return its name.
+The name is made of PRESET, the time and DESCRIPTION.  The directory is
+empty.  Needs the daemon."
   (pyagentd-jf-call
    'create-agent-directory
    (list :directory (expand-file-name parent-branch-dir)
@@ -257,9 +255,9 @@ Needs the daemon."
    (list :preset preset :directory (expand-file-name directory))))
 
 (defun jf/gptel--load-preset-from-file (directory)
-  "Return what preset.md in DIRECTORY says, nil if it is missing or no preset.
-That is a plist with :backend, :model, :temperature, :tools (a list of
-names), :system (the text below the front matter) and what else it has."
+  "Return the preset in preset.md in DIRECTORY, or nil if missing or invalid.
+The value is a plist with :backend, :model, :temperature, :tools (a list of
+names), :system (the text below the front matter) and all its other keys."
   (pyagentd-jf--read
    'load-preset directory (pyagentd-place-preset directory)
    (lambda (text)
@@ -267,26 +265,26 @@ names), :system (the text below the front matter) and what else it has."
              (list :system (string-trim (cdr (pyagentd-yaml-front text))))))))
 
 (defun jf/gptel--apply-session-preset (&optional preset)
-  "Let the session in this buffer show and use the settings of PRESET.
-PRESET is a plist as `jf/gptel--load-preset-from-file' returns it, by
-default that of this session.  It sets gptel's variables in this buffer
-and no others; what a session may do is in its preset.md alone."
+  "Apply the settings of PRESET to the session in this buffer.
+PRESET is a plist as returned by `jf/gptel--load-preset-from-file', by
+default that of this session.  Only set gptel's variables in this buffer; the
+permissions of a session are in its preset.md alone."
   (unless pyagentd--branch-dir
     (user-error "Not a session"))
   (let ((settings (or preset
                       (jf/gptel--load-preset-from-file pyagentd--branch-dir))))
     (unless settings
       (error "Failed to load preset from %s" pyagentd--branch-dir))
-    ;; All of them, those without a value too: nothing is inherited.
+    ;; Set variables without a value, too: they inherit no global value.
     (pcase-dolist (`(,variable . ,value) (pyagentd-settings--alist settings))
       (pyagentd-block-set variable value))
     (pyagentd-settings-show (plist-get settings :model))))
 
 (defun jf/gptel-scope--parse-preset-config (file)
-  "Return what the preset in FILE says about scope.
-That is a plist with :paths (a plist of :read, :write and :deny, lists of
-patterns), :shell-commands and :org-roam-patterns, as far as it has them.
-FILE may be the directory of a preset.md."
+  "Return the scope in the preset FILE.
+The value is a plist with :paths (a plist of :read, :write and :deny, lists of
+patterns), :shell-commands and :org-roam-patterns, without absent keys.  FILE
+may be the directory of a preset.md."
   (let* ((file (if (file-directory-p file) (pyagentd-place-preset file)
                  (expand-file-name file)))
          (front (or (pyagentd-jf--read 'preset-metadata
@@ -298,11 +296,10 @@ FILE may be the directory of a preset.md."
              append (list key (plist-get front key)))))
 
 (defun jf/gptel-scope--update-preset-paths (file allowed &optional denied)
-  "Set the paths in the preset FILE, and leave everything else in it alone.
-ALLOWED, a list or vector of patterns, is what may be read.  What may be
-written stays as it is, \"/tmp/**\" where FILE does not say.  What is
-denied stays denied, and so are DENIED and the standard four.  Needs the
-daemon."
+  "Set the paths in the preset FILE, and leave everything else unchanged.
+ALLOWED, a list or vector of patterns, is the new read scope.  The write
+scope stays, or is \"/tmp/**\" if FILE has none.  DENIED and the four standard
+patterns are added to the denied ones.  Needs the daemon."
   (pyagentd-jf-call
    'update-preset-paths
    (list :file (expand-file-name file)
@@ -321,14 +318,14 @@ daemon."
 
 (defun jf/gptel-persistent-agent--task (main-cb preset description prompt
                                                 &optional allowed-paths denied-paths)
-  "Have an agent under the session in this buffer do the task PROMPT.
+  "Spawn an agent of the session in this buffer for the task PROMPT.
 PRESET is the name of its preset, DESCRIPTION the task in a few words.
-ALLOWED-PATHS, a list or vector of patterns, is what it may read: nil
-means what this session may read, an empty vector everything.
-DENIED-PATHS is what it may never touch.
+ALLOWED-PATHS, a list or vector of patterns, is its read scope: nil means that
+of this session, an empty vector everything.  DENIED-PATHS are patterns that
+it may never access.
 
-Needs the daemon.  Return when the agent has begun.  MAIN-CB is called
-once, with its answer, or with a text that begins with \"Error: \"."
+Needs the daemon.  Return the agent's directory when it has started.  MAIN-CB
+is called once, with its answer or a string that begins with \"Error: \"."
   (unless pyagentd--session-dir
     (user-error "PersistentAgent requires parent persistent session"))
   (let ((agent (pyagentd-jf-call

@@ -1,4 +1,4 @@
-;;; pyagentd-keys.el --- What the menus and keys are -*- lexical-binding: t; -*-
+;;; pyagentd-keys.el --- Table of menus and keys -*- lexical-binding: t; -*-
 
 ;; Copyright (C) 2026 The pyagentd authors
 
@@ -8,8 +8,8 @@
 
 ;;; Commentary:
 
-;; One table of the commands that keys and menus have.  The keymap of
-;; sessions, the menu bar, what which-key says and the menus
+;; One table of the commands in menus, with their keys.  The keymap of
+;; sessions, its which-key descriptions, the menu bar and the menus
 ;; (pyagentd-menu.el) are made from it.
 
 ;;; Code:
@@ -205,15 +205,15 @@ They are set for this session, or for the next message only."
        ("q" "Quit" transient-quit-one)))))
   "The menus: lists (NAME DOCUMENTATION ROW...).
 A row is (DESCRIPTION GROUP...); DESCRIPTION is a function or nil.  A group
-is (TITLE PREDICATE ENTRY...), with nil for PREDICATE where it is always
-there; the title of another group stands for that group.
-An entry is (LETTER WORDS COMMAND), a heading or nil; COMMAND is one, or a
-form.  Behind it may stand :key, its key in a session, :value, a form for
-the present value, which is shown behind the words unless it is nil, \"\" or
-0, :if, a predicate, and :stay, non-nil if the menu stays.")
+is (TITLE PREDICATE ENTRY...), or the title of another group; PREDICATE is
+nil if the group is always shown.
+An entry is (LETTER WORDS COMMAND PLIST...), a heading or nil; COMMAND is a
+command or a form.  PLIST may have :key, the command's key in a session,
+:value, a form for the present value, which is shown behind WORDS unless it
+is nil, \"\" or 0, :if, a predicate, and :stay, non-nil if the menu stays.")
 
 (defun pyagentd-menus-group (group)
-  "Return GROUP of a menu, or that of this title."
+  "Return GROUP, a group of a menu or the title of one, as a group."
   (if (stringp group) (assoc group (pyagentd-menus-groups)) group))
 
 (defun pyagentd-menus-groups ()
@@ -225,7 +225,7 @@ the present value, which is shown behind the words unless it is nil, \"\" or
 (dolist (group (pyagentd-menus-groups))
   (dolist (entry (cddr group))
     (when-let ((key (and (consp entry) (plist-get (nthcdr 3 entry) :key))))
-      ;; As menu items, for which-key.
+      ;; The conses are menu items: which-key shows their strings.
       (define-key pyagentd-mode-map (kbd key)
         (cons (nth 1 entry) (nth 2 entry))))))
 
@@ -234,7 +234,7 @@ the present value, which is shown behind the words unless it is nil, \"\" or
 ;;;; Menu bar
 
 (defun pyagentd-menubar--item (entry)
-  "Return ENTRY of a menu as the menu bar has it, nil if it is none there."
+  "Return the menu bar's item for ENTRY of a menu, or nil to leave it out."
   (pcase entry
     ((pred stringp) "---")
     (`(,_ ,words ,command . ,_)
@@ -264,7 +264,7 @@ the present value, which is shown behind the words unless it is nil, \"\" or
 ;;;; Right click
 
 (defun pyagentd-menubar--items (position)
-  "Return what can be done with the text at POSITION, a list (WORDS . COMMAND)."
+  "Return an alist (WORDS . COMMAND) of commands for the text at POSITION."
   (let ((role (get-text-property position 'gptel)))
     (append
      (and (pyagentd-fenced-start position)
@@ -283,7 +283,7 @@ the present value, which is shown behind the words unless it is nil, \"\" or
             ("Branch Here" . pyagentd-branch))))))
 
 (defun pyagentd-menubar-context (menu click)
-  "Add to MENU what can be done with the text at CLICK.
+  "Add commands for the text at CLICK to MENU.
 For `context-menu-functions'."
   (let* ((position (posn-point (event-start click)))
          (items (and position (pyagentd-menubar--items position))))

@@ -23,25 +23,24 @@
 
 ;;; Commentary:
 
-;; A thin window onto pyagentd, a daemon that runs LLM agents: each
-;; conversation is a Markdown file, session.md, in a directory of its own.
-;; Read and edit it like any file, send it with `C-c RET', and close Emacs
-;; whenever you like: the agent goes on and the answer is there when you
-;; come back.
+;; The Emacs client of pyagentd, a daemon that runs LLM agents.  Each
+;; conversation is a Markdown file, session.md, in its own directory.  Read
+;; and edit it like any file, send it with `C-c RET', and close Emacs whenever
+;; you like: the agent continues, and the answer is there when you come back.
 ;;
-;;   M-x pyagentd-session         make a session and start to converse
-;;   M-x pyagentd-sessions        the sessions there are
+;;   M-x pyagentd-session         create a session
+;;   M-x pyagentd-sessions        list the sessions
 ;;   C-c RET                      send, in a session
-;;   C-c C-c                      go to what a tool asks for, to allow or deny it
-;;   M-x pyagentd-asks            all that is asked
-;;   M-x pyagentd-list            every other list: running, agents, grants...
+;;   C-c C-c                      go to the open question, to allow or deny it
+;;   M-x pyagentd-asks            list all pending approvals and questions
+;;   M-x pyagentd-list            other lists: running, agents, grants...
 ;;   C-c C-k                      stop the run
-;;   C-c M-b, C-c C-v             begin a branch, see all of them
-;;   C-c M-s                      search in all sessions
-;;   C-c C-t                      a menu of everything
+;;   C-c M-b, C-c C-v             create a branch, list the branches
+;;   C-c M-s                      search all sessions
+;;   C-c C-t                      menu of all commands
 ;;
-;; Visiting a session.md in a session's directory turns on
-;; `pyagentd-mode'; nothing happens to other files.
+;; Visiting a session.md in a session's directory turns on `pyagentd-mode';
+;; other files are not affected.
 
 ;;; Code:
 
@@ -64,7 +63,7 @@
 (declare-function pyagentd-host-follow "pyagentd-host")
 (declare-function pyagentd-host-local-name "pyagentd-host")
 
-;; What is loaded when it is first needed: commands, by their file.
+;; Autoloads: files with their commands.
 (pcase-dolist
     (`(,file . ,commands)
      '(("pyagentd-agents" pyagentd-agent pyagentd-agent-config)
@@ -95,7 +94,7 @@
 (autoload 'pyagentd-reindex "pyagentd-sessions")
 (autoload 'pyagentd-gptel-register "pyagentd-gptel")
 
-;;;; A keymap of your own
+;;;; Global keymap
 
 ;;;###autoload (autoload 'pyagentd-command-map "pyagentd" nil nil 'keymap)
 (defvar pyagentd-command-map
@@ -112,7 +111,7 @@
    "/" 'pyagentd-search
    "q" 'pyagentd-asks
    "m" 'pyagentd-menu)
-  "Commands for any buffer, to be bound to a prefix key of yours.
+  "Keymap of commands for any buffer, to bind to a prefix key.
 For instance (global-set-key (kbd \"C-c a\") \\='pyagentd-command-map).")
 
 (fset 'pyagentd-command-map pyagentd-command-map)
@@ -124,8 +123,8 @@ For instance (global-set-key (kbd \"C-c a\") \\='pyagentd-command-map).")
 
 (defun pyagentd--project-root ()
   "Return the root of the project here, or else `default-directory'.
-In what belongs to a session that is the directory of its branch, and
-for the daemon the project that the session works in."
+In buffers of a session return the directory of its branch, which the daemon
+replaces by the session's project."
   (directory-file-name
    (expand-file-name
     (or (bound-and-true-p pyagentd--branch-dir)
@@ -137,7 +136,7 @@ for the daemon the project that the session works in."
         default-directory))))
 
 (defun pyagentd--read-preset (answer)
-  "Read the name of one of the presets in ANSWER, one of the daemon."
+  "Read the name of one of the presets in ANSWER, the daemon's answer."
   (let* ((presets (plist-get answer :presets))
          (names (mapconcat (lambda (preset) (plist-get preset :name))
                            (plist-get answer :untrusted) ", "))
@@ -158,16 +157,16 @@ M-x pyagentd-list, presets): " names))
 ;;;###autoload
 (defun pyagentd-session (name &optional preset directory then)
   "Create a session called NAME and open its conversation.
-With an empty NAME it gets its title after the first answer.  Its agent
-may read and write the project around `default-directory'.
-With a prefix argument ask for the preset.  The first time this starts
-the daemon and, after asking, installs its server.
+If NAME is empty the session gets a title after the first answer.  Its agent
+may read and write the project around `default-directory'.  With a prefix
+argument ask for the preset.  Start the daemon if none runs, and offer to
+install the server if it is missing.
 
-From Lisp, PRESET is the name of the preset, or t to ask for it, and
-DIRECTORY the session's directory if it shall not be in
-`pyagentd-sessions-directory'.  Return the buffer of the conversation at
-once, nil if a preset is asked for; THEN is called there without
-arguments when the session is made."
+From Lisp, PRESET is the name of the preset, or t to ask for it.  DIRECTORY
+is the session's directory, by default a new one in
+`pyagentd-sessions-directory'.  Return the buffer of the conversation at once,
+or nil if PRESET is t; call THEN there without arguments when the session is
+created."
   (interactive (list (read-string
                       "Session name (empty: titled after the first answer): ")
                      (and current-prefix-arg t)))
@@ -187,8 +186,8 @@ arguments when the session is made."
 
 (defun pyagentd-session-request (name preset root directory)
   "Return the arguments of `create-session' for a session called NAME.
-PRESET, ROOT and DIRECTORY may be nil: the default preset, the project
-here, and a directory among those of the other sessions."
+If PRESET, ROOT or DIRECTORY is nil, use the default preset, the project here,
+or a new directory in `pyagentd-sessions-directory'."
   (list :name (if (string-blank-p name) "session" name)
         :titled (not (string-blank-p name))
         :preset (or preset pyagentd-default-preset)
@@ -198,13 +197,12 @@ here, and a directory among those of the other sessions."
 (defun pyagentd-session-create (session-id session-dir
                                            &optional preset projects activity-org-file
                                            then)
-  "Make a session in SESSION-DIR, known as SESSION-ID, and open it.
-For packages that keep sessions in directories of their own, such as
-one of activities.  SESSION-DIR must be absent or empty.  PRESET is the
-name of its preset.  PROJECTS is a list of directories its agent may
-read; without any it may read none.  ACTIVITY-ORG-FILE is noted in its
-metadata.  Return its buffer at once; THEN is called there without
-arguments when the session is made."
+  "Create a session in SESSION-DIR with the id SESSION-ID, and open it.
+For packages that keep sessions in their own directories.  SESSION-DIR must
+be absent or empty.  PRESET is the name of its preset.  PROJECTS is a list of
+directories that its agent may read, nil for none.  ACTIVITY-ORG-FILE is
+recorded in its metadata.  Return its buffer at once; call THEN there without
+arguments when the session is created."
   (pyagentd-pending-make
    (pyagentd-session-create-request session-id session-dir preset projects
                                     activity-org-file)
@@ -213,7 +211,7 @@ arguments when the session is made."
 (defun pyagentd-session-create-request (session-id session-dir preset projects
                                                    activity-org-file)
   "Return the arguments of `create-session' for `pyagentd-session-create'.
-SESSION-ID, SESSION-DIR, PRESET, PROJECTS and ACTIVITY-ORG-FILE are its."
+SESSION-ID, SESSION-DIR, PRESET, PROJECTS and ACTIVITY-ORG-FILE are as there."
   (list :name session-id :session-id session-id
         :session-dir (expand-file-name session-dir)
         :preset (or preset pyagentd-default-preset)
@@ -222,14 +220,14 @@ SESSION-ID, SESSION-DIR, PRESET, PROJECTS and ACTIVITY-ORG-FILE are its."
                                 (expand-file-name activity-org-file))))
 
 (defun pyagentd-open-session (session)
-  "Show the conversation of SESSION, an answer of the daemon; return the buffer."
+  "Show the conversation of SESSION, the daemon's answer; return its buffer."
   (let ((buffer (find-file-noselect (plist-get session :file))))
     (with-current-buffer buffer
       (goto-char (point-max)))
     (pop-to-buffer-same-window buffer)))
 
 (defun pyagentd-visit-preset ()
-  "Visit the configuration of the session in this buffer."
+  "Visit preset.md, the configuration of the session in this buffer."
   (interactive nil pyagentd-mode)
   (unless pyagentd--branch-dir (user-error "Not a session"))
   (find-file-other-window
