@@ -37,9 +37,10 @@
 ;; :agent (id of the agent that asks, or nil), :kind (`tool', `scope' to
 ;; request more rights, `question' for a model's, with :questions), :tool,
 ;; :detail, :action, :reason, :preview (a diff or another text), :choices,
-;; :remember (the rules that a lasting answer adds), :commands (the commands
-;; of a shell command line), :patterns (the requested ones), :input (the
-;; arguments, JSON), :path, and for display :who, :what, :lines and :keys.
+;; :remember (patterns of the actions that a lasting answer allows), :commands
+;; (the commands of a shell command line), :patterns (the requested ones),
+;; :input (the arguments, JSON), :path, and for display :who, :what, :lines
+;; and :keys.
 
 (defvar pyagentd-ask--pending nil
   "Open asks, oldest first.")
