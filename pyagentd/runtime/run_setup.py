@@ -1,6 +1,6 @@
 """Builds ``RunSettings`` for a run from preset, Local Variables, configuration and the client's options.
 
-All errors of preset, backend, key and patterns are raised here, before anything of the run is recorded.
+All errors of preset, backend, key and patterns are raised here, before the run is recorded.
 """
 
 import asyncio
@@ -81,52 +81,51 @@ if TYPE_CHECKING:
     from pyagentd.runtime.kernel import Kernel
 
 
-# The tools that need more than a place and belong to no feature: the network, and the package's own.
+# Tools that belong to no feature and need more than a workspace: those for the network, and the package's own.
 
 NAMES = ("PersistentAgent", "task", "mission", "question", "TodoWrite", "WebFetch", "WebSearch", "tool_search")
 """Names of the tools that need the loop, a human, the log or the network; ``tools.builtin`` has the others."""
 
 
 def _calls(conversation: Conversation, tool: str) -> int:
-    """Return how many calls of a tool a session has made that have their result."""
+    """Return how many calls of a tool in a session have a result."""
     parts = (part for part in conversation.parts.values() if part.type == f"tool-{tool}")
     return sum(part.result is not None for part in parts)
 
 
-# What the user's messages link of the branch's ``files/``, shown to the model.
+# Files in the branch's ``files/`` that the user's messages link, as attachments of a request.
 #
-# The link stays in the text, before which a picture or a PDF stands as such; of any other file the model is told
-# where it is, and may read it there. This is done at the last moment and changes nothing else: what is recorded,
-# counted and summarised is the text. A file that is gone is not shown, and deleting its link takes it out of what is
-# sent.
+# A linked picture or PDF is inserted as media before the text with its link; for any other file the model gets its
+# path, and may read it. Attachments are added just before a request is sent: only the text is recorded, counted and
+# summarised. A missing file is left out, and deleting the link removes the attachment.
 
 LARGEST = attachments.LARGEST_SHOWN
-LARGEST_TOGETHER = 15_000_000  # of all in a request, the first ones first: what is shown once stays shown
+LARGEST_TOGETHER = 15_000_000  # bytes in a request; earlier ones take precedence, so that they stay attached
 
 
 class Attachments:
-    """What the messages of one run link.
+    """The attachments of one run's messages.
 
     Args:
-        branch_dir: Where ``files/`` is.
+        branch_dir: The directory that holds ``files/``.
     """
 
     def __init__(self, branch_dir: Path) -> None:
         self._branch_dir = branch_dir
-        # By the identity of a living message, with what it holds in bytes: a writer of requests knows it again.
+        # Completed messages and their attachments' bytes by ``id`` of the message; the same objects for each request.
         self._shown: dict[int, tuple[weakref.ref[Message], Message, int]] = {}
         self._first: Message | None = None
-        self._looked = 0  # at so many messages that follow, where none of them links anything
+        self._looked = 0  # how many messages from the first are known to link nothing
 
     def shown(self, messages: tuple[Message, ...]) -> Awaitable[tuple[Message, ...]] | None:
-        """Return messages with what they link; None where nothing is linked."""
+        """Return the messages with their attachments; None if nothing is linked."""
         first = messages[0] if messages else None
         if first is not self._first or self._looked > len(messages):  # another conversation, or a shorter one
             self._first, self._looked = first, 0
         if any(map(_may_link, messages[self._looked :])):
             self._looked = 0
             return asyncio.to_thread(self._messages, messages)
-        self._looked = max(0, len(messages) - 1)  # the last one may still be joined by what steers the run
+        self._looked = max(0, len(messages) - 1)  # steering may still be added to the last one
         return None
 
     def _messages(self, messages: Sequence[Message]) -> tuple[Message, ...]:
@@ -167,7 +166,7 @@ def _may_link(message: Message) -> bool:
 
 
 def _of_text(text: str, branch_dir: Path, room: int) -> Iterator[tuple[Part, int]]:
-    """Yield what a text links as parts, each with its size in bytes; at most ``room`` of them together."""
+    """Yield the files that a text links as parts, each with its media size; at most ``room`` bytes in total."""
     for each in {found.file: found for found in attachments.linked_files(text, branch_dir)}.values():
         try:
             kind = attachments.type_of(each.file)
@@ -183,7 +182,7 @@ def _of_text(text: str, branch_dir: Path, room: int) -> Iterator[tuple[Part, int
             continue
 
 
-# The skills that a session's system prompt lists, as they are found now; blocks.
+# The skills that a session's system prompt lists, read from disk; blocks.
 
 
 def _skills_now(config: Config, place: Workplace) -> Mapping[str, Skill]:
@@ -192,11 +191,11 @@ def _skills_now(config: Config, place: Workplace) -> Mapping[str, Skill]:
 
 
 def _beside_skills(config: Config, place: Workplace) -> tuple[str, ...]:
-    """Return patterns of what lies beside them."""
+    """Return patterns of the files beside the skills."""
     return tuple(under(str(skill.file.parent)) for skill in _skills_now(config, place).values())
 
 
-# What a call of a branch may touch: its preset's word, the sessions above it, and our own places.
+# Rules for the calls of a branch: its preset, the presets of sessions above it, and the daemon's protected paths.
 
 
 def policy_context(
@@ -209,12 +208,12 @@ def policy_context(
 ) -> Callable[[], Context]:
     """Return a function that reads the rules for one decision; ancestors' denies are evaluated live.
 
-    ``remembered`` returns what humans granted, see ``grants``.
+    ``remembered`` returns the patterns that humans granted, see ``grants``.
     """
 
-    @cache  # most runs decide about nothing
+    @cache  # computed on demand: most runs need no decision
     def places() -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return patterns of our own places, and of what may be read in any case."""
+        """Return patterns of protected paths, and of paths that may always be read."""
         return protected_paths(config), (under(str(paths.files_dir(ref.branch_dir))),)
 
     def context() -> Context:
@@ -240,11 +239,11 @@ def policy_context(
 
 
 def protected_paths(config: Config) -> tuple[str, ...]:
-    """Return patterns of our own places that no tool may write, whatever a preset says."""
-    skills = (*config.own.skills, *config.own.more_skills)  # they and the instructions speak to every session
+    """Return patterns of the daemon's own paths, which no tool may write, whatever a preset allows."""
+    skills = (*config.own.skills, *config.own.more_skills)  # every session reads them, and the instructions
     own = (config.sessions_dir, config.runtime_dir, config.presets_dir, *skills, *installation.code_directories())
     files = (config.file, *config.own.instructions)
-    agents = exactly(os.path.realpath(config.agents_dir))  # where each has a workspace of its own
+    agents = exactly(os.path.realpath(config.agents_dir))  # each named agent has its workspace here
     return (
         *(f"{agents}/*/{name}" for name in named_agents.DECISIVE),
         *(under(os.path.realpath(each)) for each in own),
@@ -255,22 +254,22 @@ def protected_paths(config: Config) -> tuple[str, ...]:
 def shell_scope(
     presets: PresetSource, ref: BranchRef, ancestors: tuple[BranchRef, ...], config: Config, root: Path
 ) -> Callable[[], ShellScope]:
-    """Return a function that reads the rules for one command, so a change of ``preset.md`` counts at once.
+    """Return a function that reads the rules for one command, so that a change of ``preset.md`` applies at once.
 
-    What a session above an agent denies stays denied; all else is what the agent's own preset says. Protected are
-    the hooks of the workspace ``root`` too: a command must not put a guard to sleep.
+    Paths denied by a session above an agent stay denied; all other rules are those of the agent's own preset. The
+    hooks of the workspace ``root`` are protected too, so that no command can disable a hook that guards tool calls.
     """
     family = (ref, *ancestors)
     top = paths.session_dir_of(family[-1].branch_dir)
 
-    @cache  # most runs have no command
+    @cache  # computed on demand: most runs have no command
     def ours() -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-        """Return which of our places are protected, hidden and closed."""
+        """Return the daemon's protected, hidden and closed paths."""
         agents = config.agents_dir.resolve()
-        # A named agent works in a directory of its own, so what decides about it is protected place by place.
+        # A named agent works in its own directory, so the files that configure it are protected one by one.
         tops = () if named_agents.is_below(agents, top) else (top,)
         places = (config.sessions_dir, config.presets_dir, config.file, *tops, *named_agents.decisive_places(agents))
-        # Closed is what others said, and snapshots of what is in other projects.
+        # Closed: other conversations, and snapshots of files of other projects.
         return (
             _resolve_all(*places, *installation.code_directories()),
             _resolve_all(config.runtime_dir),
@@ -304,12 +303,12 @@ def _resolve_all(*places: Path) -> tuple[str, ...]:
 
 @lru_cache(maxsize=64)
 def _intern(text: str) -> str:
-    """Return a text, the same object for equal ones: agents of one preset have one system prompt in memory."""
+    """Return the same object for equal texts, so that agents of one preset share one system prompt in memory."""
     return text
 
 
 class SettingsBlock(NamedTuple):
-    """What the document's Local Variables say, and what is recorded that we wrote there."""
+    """The document's Local Variables, and those that the daemon recorded as written."""
 
     seen: Settings
     written: object
@@ -317,50 +316,50 @@ class SettingsBlock(NamedTuple):
 
 
 class ModelPlan(NamedTuple):
-    """What a run asks of one model."""
+    """The parts of a run's settings that depend on the model."""
 
     system: str
-    window: int | None  # tokens; None where it is not known
-    longest: Mapping[str, Any]  # tokens of answer and thinking, as fields of ``RunSettings``
+    window: int | None  # tokens; None if unknown
+    longest: Mapping[str, Any]  # limits for answer and thinking in tokens, as fields of ``RunSettings``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPlan:
-    """What the runs of a branch have in common until something changes that it was made of."""
+    """The settings that runs of a branch share until one of the plan's inputs changes."""
 
-    made_of: tuple[object, ...]  # all of that but the block, see ``RunBuilder._facts``
-    blocks: Sequence[SettingsBlock]  # what the document's may be: as it was, or as the run has it written
-    place: Workplace  # where they work
-    turn: TurnNames  # what the user's messages name
-    presets: TurnPresets  # who answers there, and in the branches above
-    preset: Preset  # who answers
-    override: Override  # what the user set in the document
-    given: Settings  # the preset's as the document has them
-    effective: Settings  # the same with what the user set
-    wanted: Sequence[str]  # names of the tools that the preset and features want
+    made_of: tuple[object, ...]  # the inputs except the Local Variables, see ``RunBuilder._facts``
+    blocks: Sequence[SettingsBlock]  # the Local Variables it is valid for: as read, and as the run writes them
+    place: Workplace  # the workspace
+    turn: TurnNames  # the names in the user's messages
+    presets: TurnPresets  # the presets of the branch and of those above
+    preset: Preset  # the preset that answers
+    override: Override  # the values that the user set in the document
+    given: Settings  # the preset's settings as the document shows them
+    effective: Settings  # the same with the override
+    wanted: Sequence[str]  # names of the tools of the preset and of features
     permitted: Sequence[str]  # those of them that are allowed
-    tools: Mapping[str, ToolSpec]  # those that are the same in each run, by name
-    providers: Sequence["Feature"]  # who makes others of them for each run
-    taken: frozenset[str]  # names that mean a tool of ours, offered or not
-    reads_skills: bool  # whether what lies beside the skills may be read
-    skills: str  # what the system prompt says of them
-    backend: Backend  # who answers, where the run is not resumed
-    model: str  # before hooks had their say
+    tools: Mapping[str, ToolSpec]  # tools that are the same in each run, by name
+    providers: Sequence["Feature"]  # features that make further tools for each run
+    taken: frozenset[str]  # names of the daemon's tools, offered or not
+    reads_skills: bool  # whether files beside the skills may be read
+    skills: str  # the section of the system prompt about skills
+    backend: Backend  # the backend, deferred for a resumed run
+    model: str  # before hooks change it
     provider: str  # the name of the backend
-    models: dict[str, ModelPlan]  # by model, filled when it is asked
-    trace: TraceWriter  # what they ask, for programs
+    models: dict[str, ModelPlan]  # by model, filled on demand
+    trace: TraceWriter  # log of the requests, for programs
     log: OrgLog  # ... and for people
-    kept: dict[object, Any] = field(default_factory=dict)  # by the backend, of the last request
+    kept: dict[object, Any] = field(default_factory=dict)  # the backend's cache of the last request
 
 
 class RunBuilder:
-    """One run that is about to begin or to go on.
+    """Builds the settings of one run that is about to start or to be resumed.
 
     Args:
-        kernel: Who starts it.
-        branch: Where it runs.
-        run_id: Its id.
-        options: What its client wants.
+        kernel: The kernel.
+        branch: The branch of the run.
+        run_id: The id of the run.
+        options: The options of its client.
         message: Metadata of the message it answers (``agent``, ``model``, ``trigger``, …).
     """
 
@@ -398,18 +397,18 @@ class RunBuilder:
         self._override: Override = {}
 
     def permitted(self, names: Iterable[str]) -> list[str]:
-        """Return those tools that no profile, own or above, denies altogether."""
+        """Return the tools that no profile of the branch or of those above denies completely."""
         return permitted_tools(self.presets, self.branch.ref, self.ancestors, names)
 
     async def settings(self, seen: Settings, *, model: str | None = None) -> RunSettings:
-        """Return what holds for the run.
+        """Return the settings of the run.
 
         Args:
             seen: The Local Variables of the document.
-            model: Of a run that is resumed: who answered so far; the server is found when it is needed.
+            model: The model of a resumed run, whose backend is looked up when it is needed; None for a new run.
 
         Raises:
-            PyagentdError: Something of it is no good.
+            PyagentdError: Preset, backend, key or a pattern is invalid.
         """
         kernel, branch, ref = self.kernel, self.branch, self.branch.ref
         plan, (facts, block) = branch.plan, self._facts(seen)
@@ -419,7 +418,7 @@ class RunBuilder:
         self.provider, self._override = plan.provider, plan.override
         branch.write_settings(given=plan.given, effective=plan.effective, seen=seen)
         self.rules = branch.turn = plan.presets
-        if plan.reads_skills:  # what lies beside them is not looked for before a call needs it: most runs read none
+        if plan.reads_skills:  # files beside skills are looked up when a call needs them: most runs read none
             self.rules = branch.turn = plan.presets.reading(
                 ref, cache(partial(_beside_skills, kernel.config, plan.place))
             )
@@ -485,7 +484,7 @@ class RunBuilder:
         return self._with_fitter(settings)
 
     def _facts(self, seen: Settings) -> tuple[tuple[object, ...], SettingsBlock]:
-        """Return what a plan is made of, as it is now, beside files that are read for it."""
+        """Return the current inputs of a plan, except for files that are read for it."""
         branch, preset_of = self.branch, self.kernel.presets.of_branch
         session = branch.conversation.session
         metadata = session.get("metadata_json", {})
@@ -500,20 +499,20 @@ class RunBuilder:
         ), SettingsBlock(seen, metadata.get("settings"), branch.has_no_settings)
 
     async def _plan(self, seen: Settings, model: str | None) -> RunPlan:
-        """Return a new plan, which the branch keeps for its next runs if nothing else is read for it."""
+        """Return a new plan; the branch keeps it for its next runs if it does not depend on other files."""
         kernel, branch, ref = self.kernel, self.branch, self.branch.ref
         self.place = place = await workplace_of(kernel, branch)
         self.root = place.root
-        made_of, block = self._facts(seen)  # what changes from here on makes the next run another plan
+        made_of, block = self._facts(seen)  # later changes give the next run a new plan
         turn = names_for_turn(branch.conversation, self.message)
         self.presets = presets = turn_presets(kernel.presets, ref, self.ancestors, branch.conversation, turn.agent)
         own = kernel.presets.of_branch(ref)
         override = branch.override(own, seen)
         given, effective = settings_in_document(settings_of(own)), effective_settings(own, override)
         blocks = [block]
-        if ref.is_agent or find_override(effective, given, own) == override:  # what we write there sets nothing else
+        if ref.is_agent or find_override(effective, given, own) == override:  # writing them changes no override
             blocks.append(SettingsBlock(effective, to_json(given), False))
-        if presets.name:  # what the document sets holds for every agent, but whose tools are its own
+        if presets.name:  # the override applies to every agent, except for the tools
             override = {name: value for name, value in override.items() if name != "tools"}
         self._override = override
         self.preset = preset = turn.answered_by(preset_with_overrides(self._answering_preset(), override))
@@ -571,7 +570,7 @@ class RunBuilder:
             trace=TraceWriter(ref.branch_dir),
             log=OrgLog(ref.branch_dir),
         )
-        # It holds as long as the facts do, unless a template, a document or a late key was read for it.
+        # Reused while its inputs are unchanged, unless a template, a document or a late key was read for it.
         above = branch.conversation.session["metadata_json"].get("above") or ()
         templates = turn.agent or any(held.get("agent") for held in above)
         read = templates or kernel.named.is_named(ref) or self.options.late is not None
@@ -590,7 +589,7 @@ class RunBuilder:
         return model
 
     async def _system(self, preset: Preset, skills: str, model: str) -> str:
-        """Return the system prompt; of a named agent its documents follow its own words."""
+        """Return the system prompt; a named agent's documents follow the body of its preset."""
         ref, body = self.branch.ref, preset.body
         if self.kernel.named.is_named(ref):
             docs = await asyncio.to_thread(docs_section, ref.session_dir)
@@ -620,9 +619,9 @@ class RunBuilder:
         )
 
     async def _renew(self, plan: RunPlan, now: RunSettings) -> RunSettings:
-        """Return the settings of a named agent's run as its configuration is now; see ``run.Fresh``.
+        """Return the settings of a named agent's run from its current configuration; see ``run.Fresh``.
 
-        What the user set in the document, or named in a message, holds as before.
+        Values that the user set in the document or named in a message stay.
         """
         kernel = self.kernel
         own = preset_with_overrides(self._answering_preset(), self._override)
@@ -645,7 +644,7 @@ class RunBuilder:
         return backend_for(preset, self.kernel.config, self.options, template=self._template)
 
     def _template(self) -> tuple[str, Path]:
-        """Return the name and the file of what the branch answers with: the template, or its own copy without one."""
+        """Return name and file of the preset that answers: the template, or the branch's own copy without one."""
         conversation = self.branch.conversation
         name = self.presets.name or opened_with(conversation)
         found = self.kernel.presets.for_project(conversation.session.get("workspace_root")).usable.get(name)
@@ -655,14 +654,14 @@ class RunBuilder:
         return with_backend_and_model(self.presets.of_branch(self.branch.ref), self.kernel.config, self.options)
 
     def _longest(self, preset: Preset, model: str) -> dict[str, Any]:
-        """Return the most tokens for an answer and for thinking, which share the model's limit."""
+        """Return the token limits of answer and thinking, which share the model's limit."""
         answer, thinking = preset.max_tokens or DEFAULT_MAX_TOKENS, THINKING_TOKENS.get(preset.thinking, 0)
         whole = self.kernel.model_facts(model).longest(answer + thinking)
         thinking = min(thinking, max(whole - answer, whole // 2))
         return {"max_tokens": whole - thinking, "thinking_budget": thinking or None}
 
     def _tell_unasked(self, tool: str, action: str) -> None:
-        """Tell whoever watches, here or above, that something was denied because nobody could be asked."""
+        """Tell clients of the branch and of those above that a call was denied because no human could be asked."""
         ref = self.branch.ref
         agent = ref.session_id if ref.is_agent else None
         for watched in (ref, *self.ancestors):
@@ -686,34 +685,34 @@ class RunBuilder:
         )
 
 
-# A run that an earlier daemon left waiting in a branch, found again: what it needs to go on.
+# Resuming a run that an earlier daemon suspended in a branch.
 #
-# What it saw is read from the document as it was when the run began; what of its answer is recorded, and what it had
-# asked, from the log. Whoever answers stands in for its client (``settings.LateArrival``).
+# Its view is read from the document above its prompt's end; its answer so far and its questions are read from the
+# log. The client that answers them replaces the run's own client (``settings.LateArrival``).
 
 
 class RunContinuation(NamedTuple):
-    """What a run goes on with."""
+    """The state from which a run is resumed."""
 
-    view: tuple[Message, ...]  # what the model sees, its finished steps last
+    view: tuple[Message, ...]  # the model's view, its finished steps last
     settings: RunSettings
     resumed: ResumedRun
     options: SendOptions
 
 
 async def find_continuation(kernel: "Kernel", branch: LiveBranch, run_id: str) -> RunContinuation | None:
-    """Return what the last run of a branch goes on with; None when nothing of it may be, or can be, taken up.
+    """Return the state from which the last run of a branch is resumed; None if it cannot be resumed.
 
-    The questions that it had asked are those that it finds again.
+    The run keeps the questions that it asked before.
 
     Raises:
-        PyagentdError: The preset, the document or a log is no good.
+        PyagentdError: The preset, the document or a log is invalid, or the session is from another machine.
     """
     last, standing = branch.last_run, standing_of(branch.conversation)
     branch.last_run = None
     if kernel.closing or branch.refusal or last is None or standing is None:
         return None
-    if kernel.origins.foreign(branch.ref):  # a log can say that a human allowed what no human saw
+    if kernel.origins.foreign(branch.ref):  # its log may claim approvals that no human gave
         raise BadRequest("A run of a session that is not from this machine does not go on", hint="Send it again")
     data = branch.conversation.runs[run_id].data
     late = kernel.trees.late[paths.root_of(branch.ref).key]
@@ -739,7 +738,7 @@ async def find_continuation(kernel: "Kernel", branch: LiveBranch, run_id: str) -
 
 
 def _join_views(view: tuple[Message, ...], done: tuple[Message, ...]) -> tuple[Message, ...]:
-    """Return a view and what followed it; who steered a run before its first answer goes on with the prompt."""
+    """Return a view and the run's messages; steering before the first answer is joined to the prompt."""
     if not done or done[0].role != "user":
         return (*view, *done)
     return (*view[:-1], Message(role="user", parts=(*view[-1].parts, *done[0].parts)), *done[1:])

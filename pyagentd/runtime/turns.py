@@ -1,7 +1,7 @@
 """Starts a turn: records the user's message, read from the saved document or sent by a client.
 
-A prompt is made from an alignment of the document (``reconcile``), which also holds what the user edited since; both
-are recorded when the run starts.
+A prompt is made from an alignment of the document (``reconcile``), which also holds the user's edits; both are
+recorded when the run starts.
 """
 
 import asyncio
@@ -26,32 +26,32 @@ from pyagentd.store.journal import rows_of_message
 if TYPE_CHECKING:
     from pyagentd.runtime.branch import LiveBranch
 
-_ABOVE = 80  # characters by which a place in the document is known again
-_SHORT = 2000  # characters of a document without a record: waking a thread takes longer than reading them
+_ABOVE = 80  # characters that identify a place in the document
+_SHORT = 2000  # characters of a document without messages in the log that are parsed without a thread
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
-    """What a run is to answer."""
+    """The prompt that a run answers."""
 
     text: str
-    view: tuple[Message, ...]  # what the model sees, the prompt last
+    view: tuple[Message, ...]  # the messages that the model sees, the prompt last
     version: DocumentVersion  # the document before the run's first insert, which goes to its marker
-    seen: ModelView | None = None  # what of ``view`` is above the prompt, where that is all of the record
-    insert: str = ""  # what is to be put into the document; "" when the user wrote it there
-    message_id: str = ""  # of the recorded message that is asked again; "" when it is a new one
+    seen: ModelView | None = None  # the view above the prompt, if it holds all that the log shows
+    insert: str = ""  # text to insert into the document; "" when the user wrote it there
+    message_id: str = ""  # the recorded message that is asked again; "" for a new message
     edits: tuple[Mapping[str, Any], ...] = ()  # data of ``edit`` rows to record first
-    roles: tuple[Span, ...] | None = None  # recovered ones of that document
-    settings: Settings = field(default_factory=Settings)  # what the document's Local Variables say
+    roles: tuple[Span, ...] | None = None  # recovered roles of that document
+    settings: Settings = field(default_factory=Settings)  # the document's Local Variables
     notes: tuple[str, ...] = ()  # for the user
     metadata: Mapping[str, Any] = field(default_factory=dict)  # of the message
     id: str = ""  # of the message, made by its client
-    above: str = ""  # what ends right above the marker where that is not the prompt: another, hidden answer to it
-    queued: str = ""  # id of the queued message that fires with it
-    is_above: bool = False  # whether what is to be put goes above text of the user's, and not to the document's end
+    above: str = ""  # text right above the marker if it is not the prompt, but a hidden answer to it
+    queued: str = ""  # id of the queued message that becomes this prompt
+    is_above: bool = False  # whether ``insert`` goes above the user's drafts instead of to the document's end
 
     def seen_as(self, text: str) -> "Prompt | None":
-        """Return it with another text for the model; None where its own does not end the view as it was said."""
+        """Return the prompt with another text for the model; None if the view does not end with its own text."""
         if not self.view or self.view[-1].role != "user":
             return None
         last, old = self.view[-1], str(self.metadata.get("model_text") or self.text).strip()
@@ -67,14 +67,14 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentNow:
-    """A branch's document, and places in it (code points from 0).
+    """A branch's document, and offsets in it (code points from 0).
 
     Attributes:
-        document: It.
-        revision: Which of its states this is.
-        marker: Where the run in flight is, or the last one ended; None when that is not known.
-        seen: What the model saw above the last turn; see ``LiveDocument``.
-        end: The place that is asked about.
+        document: The document.
+        revision: Its revision.
+        marker: Where the run in flight inserts, or the last one ended; None if unknown.
+        seen: The model's view above the last turn; see ``LiveDocument``.
+        end: Where the prompt ends.
     """
 
     document: Document
@@ -85,7 +85,7 @@ class DocumentNow:
 
 
 async def _document_now(branch: "LiveBranch", at: DocumentVersion | None = None) -> DocumentNow:
-    """Return the document as it is now; with the place where the marker of one of its states is by now.
+    """Return the current document; ``end`` is the marker of ``at``, moved over the edits since.
 
     Raises:
         Stale: Too much changed since.
@@ -97,19 +97,19 @@ async def _document_now(branch: "LiveBranch", at: DocumentVersion | None = None)
 
 
 async def from_document(branch: "LiveBranch", at: DocumentVersion) -> Prompt:
-    """Return the prompt that ends at the marker of a state of the document.
+    """Return the prompt that ends at the marker of a version of the document.
 
     Raises:
-        BadRequest: There is none.
+        BadRequest: There is no prompt.
     """
     return await _standing(branch, await _document_now(branch, at))
 
 
 async def from_client(branch: "LiveBranch", text: str) -> Prompt:
-    """Return the prompt that a client sent as text, which goes above what waits in the document.
+    """Return the prompt that a client sent as text, to be inserted above text queued in the document.
 
     Raises:
-        BadRequest: It is empty.
+        BadRequest: The text is empty.
     """
     text = writable(text.strip())
     if not text:
@@ -121,7 +121,7 @@ async def from_client(branch: "LiveBranch", text: str) -> Prompt:
 
 
 async def of_queued(branch: "LiveBranch", message: Message_) -> Prompt:
-    """Return the prompt that a queued message is when it fires: where it stands in the document, or is put."""
+    """Return the prompt of a queued message: from its place in the document, or to be inserted."""
     now, text = await _document_now(branch), message.text
     end = _place_of(now.document, text) if _is_typed(message) else None
     if end is None:
@@ -136,7 +136,7 @@ def _is_typed(message: Message_) -> bool:
 
 
 async def _align(branch: "LiveBranch", now: DocumentNow) -> Alignment:
-    """Return what a document means up to a place: recognising megabytes blocks, so it is done in a thread."""
+    """Align the document up to ``now.end``; in a thread, because parsing megabytes would block."""
     conversation = branch.conversation
     if now.seen is not None and now.marker is not None:
         aligned = align_turn(now.seen, now.document, conversation, now.end, now.marker)
@@ -148,9 +148,9 @@ async def _align(branch: "LiveBranch", now: DocumentNow) -> Alignment:
 
 
 async def _standing(branch: "LiveBranch", now: DocumentNow) -> Prompt:
-    """Return the prompt that ends at a place in the document.
+    """Return the prompt that ends at ``now.end`` in the document.
 
-    A prompt that was answered before and is as it was is asked again: no second message is made of it.
+    A prompt that was answered before and has not changed is asked again under the same message.
     """
     aligned = await _align(branch, now)
     doc, end = now.document, now.end
@@ -173,7 +173,7 @@ async def _put_above_drafts(branch: "LiveBranch", now: DocumentNow, text: str) -
 
 
 async def _put(branch: "LiveBranch", now: DocumentNow, text: str) -> Prompt:
-    """Return the prompt ``text`` that is to be put into the document at a place."""
+    """Return the prompt ``text``, to be inserted into the document at ``now.end``."""
     aligned = await _align(branch, now)
     doc, at = now.document, now.end
     return Prompt(
@@ -187,7 +187,7 @@ async def _put(branch: "LiveBranch", now: DocumentNow, text: str) -> Prompt:
 
 
 def of_run(file: Path, conversation: Conversation, last: RunText) -> tuple[tuple[Message, ...], Settings]:
-    """Return what a run that goes on saw when it began, its prompt last, and the document's Local Variables.
+    """Return the view of a resumed run when it began, its prompt last, and the document's Local Variables.
 
     Raises:
         StoreError: The file cannot be read.
@@ -210,26 +210,26 @@ def _common(now: DocumentNow, aligned: Alignment) -> dict[str, Any]:
 
 
 def _with_prompt(view: tuple[Message, ...], text: str) -> tuple[Message, ...]:
-    """Return ``view`` with ``text`` as the user's last word, joined to a user message that already ends it."""
+    """Append ``text`` to ``view`` as a user message, or to the user message that ends it."""
     part = Text(text=text.strip())
     if view and view[-1].role == "user":
         return (*view[:-1], replace(view[-1], parts=(*view[-1].parts, part)))
     return (*view, Message(role="user", parts=(part,)))
 
 
-# The rows with which a turn begins, and what everybody who watches is told of them.
+# The rows that start a turn, and the events that show them to clients.
 #
-# All of it is one write: a queued message has fired and its run has begun, or neither; so nothing is lost and
-# nothing answered twice, whenever the daemon ends.
+# All rows are one write, so a queued message leaves the queue exactly when its run begins: nothing is lost and
+# nothing is answered twice, whenever the daemon ends.
 
 
 def record_start(branch: "LiveBranch", prompt: Prompt, run: Mapping[str, Any]) -> None:
     """Record the user's edits and message and the start of its run, and show them.
 
     Args:
-        branch: Where.
-        prompt: What is asked.
-        run: Of the run's row: {id, interactive, …}.
+        branch: The branch.
+        prompt: The prompt.
+        run: Fields of the run's row: {id, interactive, …}.
 
     Raises:
         StoreError: The disk refused.
@@ -246,7 +246,7 @@ def record_start(branch: "LiveBranch", prompt: Prompt, run: Mapping[str, Any]) -
     )
 
     def show() -> None:
-        """Tell where the turn stands whose rows are recorded; its run's inserts follow."""
+        """Publish the position of the recorded turn; its run's inserts follow."""
         place = {"position": anchor + 1}
         if prompt.insert:
             branch.document.add(Insert(prompt.insert, None, part_id, seq))
@@ -262,9 +262,9 @@ def record_start(branch: "LiveBranch", prompt: Prompt, run: Mapping[str, Any]) -
             message_id, part_id, seq = _record_message(branch, prompt)
             row = {**run, "state": "started", "message_id": message_id}
             row |= {"anchor": anchor, "prompt": prompt.insert}
-            if prompt.above:  # what stands above the marker is not the message
+            if prompt.above:  # the text above the marker is not the message
                 row["above"] = prompt.above
-            if prompt.id and prompt.id != message_id:  # it asks again: its own id is of no message
+            if prompt.id and prompt.id != message_id:  # asked again: the client's id is not a message
                 row |= {"submission": prompt.id, "payload": prompt.metadata.get("payload")}
             recorder.record("run", row)
             branch.announce = show
@@ -276,9 +276,9 @@ def record_start(branch: "LiveBranch", prompt: Prompt, run: Mapping[str, Any]) -
 
 
 def _record_message(branch: "LiveBranch", prompt: Prompt) -> tuple[str, str, int]:
-    """Record the user's message, of one that is asked again what is new about it.
+    """Record the user's message, or new metadata of a message that is asked again.
 
-    Return its id, and id and number of the row with its text.
+    Return the message's id, its text part's id and the last row's number.
     """
     recorder, queue = branch.recorder, branch.queue
     if prompt.message_id and not prompt.queued:
@@ -304,15 +304,15 @@ def _record_message(branch: "LiveBranch", prompt: Prompt) -> tuple[str, str, int
     return str(rows[0][1]["id"]), str(rows[1][1]["id"]), seq
 
 
-# How a queued message becomes the prompt of a turn: where it stands in the document, or is put.
+# How a queued message becomes the prompt of a turn.
 #
-# Text that the user typed and queued stays where it is, below the run's marker; nothing marks it in the file, so it
-# is found again by what it says. A message of another client goes right behind the last answer: whatever the user
-# has written below is a draft and stays below.
+# Text that the user typed and queued stays in place, below the run's marker; nothing marks it in the file, so it is
+# found by its text. A message of another client is inserted right after the last answer: text of the user below that
+# is a draft and stays below.
 
 
 async def text_to_queue(branch: "LiveBranch", at: DocumentVersion) -> str:
-    """Return the new text of the user that ends at a place in the document; neither queued text nor the run's is new.
+    """Return the user's new text that ends at the marker of ``at``, without queued text and the run's text.
 
     Raises:
         BadRequest: There is no new text.
@@ -322,7 +322,7 @@ async def text_to_queue(branch: "LiveBranch", at: DocumentVersion) -> str:
 
 
 def _new_text(now: DocumentNow, conversation: Conversation, waiting: Sequence[Message_]) -> str:
-    # What stands above the run in flight is not new, also before its first word.
+    # Text above the marker of the run in flight is not new, even before the run's first text.
     doc, start, end = now.document, now.marker, now.end
     typed_below = start is not None and start <= end
     text = doc.body[start:end] if typed_below else align(doc, conversation, end).new_prompt
@@ -336,7 +336,7 @@ def _new_text(now: DocumentNow, conversation: Conversation, waiting: Sequence[Me
 
 
 async def waits_above(branch: "LiveBranch", at: DocumentVersion) -> bool:
-    """Return whether text that waits stands above a place in the document."""
+    """Return whether queued text stands above the marker of ``at`` in the document."""
     if not (typed := list(filter(_is_typed, branch.queue.waiting))):
         return False
     now = await _document_now(branch, at)
@@ -345,16 +345,16 @@ async def waits_above(branch: "LiveBranch", at: DocumentVersion) -> bool:
 
 
 def _place_of(doc: Document, text: str) -> int | None:
-    """Return where queued text ends in the document: its first place below all answers; None when it is not there."""
+    """Return where queued text first ends below all answers in the document; None if it is not there."""
     start = doc.body.find(text, _answers_end(doc))
     return None if start < 0 else start + len(text)
 
 
 def above_drafts(now: DocumentNow, conversation: Conversation) -> int:
-    """Return where a message of another client goes: behind the last run, above what the user has written; blocks."""
+    """Return where to insert another client's message: after the last run, above the user's drafts; blocks."""
     doc, body, at = now.document, now.document.body, now.marker
     if at is None or not _answers_end(doc) <= at <= len(body):
-        at = recognise(doc, conversation).record_end  # a run that said nothing ended with its prompt
+        at = recognise(doc, conversation).record_end  # a run without text ended with its prompt
     if not at:
         return len(body)
     if not body.endswith(PROMPT_PREFIX, 0, at):
@@ -363,5 +363,5 @@ def above_drafts(now: DocumentNow, conversation: Conversation) -> int:
 
 
 def _answers_end(doc: Document) -> int:
-    """Return where the last text ends that is not the user's."""
+    """Return the end of the last text with a role other than the user's."""
     return max((span.end for span in doc.spans), default=0)
