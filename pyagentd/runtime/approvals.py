@@ -1,8 +1,8 @@
-"""Authority of one run: decides with ``policy.guard``, and asks a human where it says so.
+"""Authority of one run: decides with ``policy.guard``, and asks a human when the decision is to ask.
 
-Nothing that the model says counts: the tool computes from its checked arguments what an action touches, the preset's
-rules come from disk, and grants come from humans. Every decision goes into the audit. An action that a human allowed
-is decided once more before it happens, since a rule may have changed meanwhile, and no answer overrules a deny.
+Nothing that the model claims counts: the tool computes from its checked arguments what an action touches, the
+preset's rules come from disk, and grants come from humans. Every decision is written to the audit log. An action that
+a human allowed is checked again before it happens, since a rule may have changed, and no answer overrules a deny.
 """
 
 import asyncio
@@ -25,10 +25,10 @@ from pyagentd.tools.invoke import Denied, EditedCall, validate_arguments
 from pyagentd.tools.spec import ToolContext, ToolSpec
 from pyagentd.words import printable
 
-# What a human is shown of a question, by every client: who asks what, lines and keys.
+# How every client shows a question: who asks what, lines and keys.
 
 _WIDTH = 160  # columns of a line
-_LONGEST = 400  # characters of what is asked
+_LONGEST = 400  # characters of the question
 _MOST_PREVIEW, _MOST_COMMANDS, _MOST_WORDS = 24, 12, 6  # lines: what does not fit a window cannot be scrolled
 
 
@@ -40,7 +40,7 @@ class Key(TypedDict):
 
 
 class KeyRow(TypedDict):
-    """Letters that belong together."""
+    """A titled group of keys."""
 
     title: str
     keys: list[Key]
@@ -64,7 +64,7 @@ _KEYS = (
 
 
 def agent_words(id: str) -> str:
-    """Return what to call an agent, PRESET-TIMESTAMP-SLUG: "PRESET (SLUG)"."""
+    """Return the display name of an agent: "PRESET (SLUG)" for the id PRESET-TIMESTAMP-SLUG."""
     found = re.fullmatch(r"(.+?)-[0-9]{14}(?:-(.+))?", id)
     if found is None:
         return id
@@ -72,13 +72,13 @@ def agent_words(id: str) -> str:
 
 
 _WORDS = ("reason", "warning", "preview", "covers", "allows")
-"""What of an ``ask`` row is for people alone."""
+"""Fields of an ``ask`` row that are shown to people only."""
 
 
 def client_fields(ask: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what clients are told of an ``ask`` row besides: ``who``, ``what``, ``lines``, ``keys``; and its words.
+    """Return the fields that clients get in addition to an ``ask`` row: ``who``, ``what``, ``lines``, ``keys``.
 
-    All of that can be seen: the model must not reorder or hide what somebody is to agree to.
+    Control characters are made visible, so that the model cannot reorder or hide text that a human approves.
     """
     try:
         return {
@@ -93,12 +93,12 @@ def client_fields(ask: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _seen(value: Any) -> Any:
-    """Return ``value`` with what would hide or reorder something in its texts made visible."""
+    """Return ``value`` with the control characters of its texts made visible."""
     return reader.with_texts(value, printable)
 
 
 def lines_of(ask: Mapping[str, Any], *, width: int | None = _WIDTH) -> Iterator[Line]:
-    """Yield the lines that decide about a question, the question first; bounded, unless ``width`` is None."""
+    """Yield the lines that show a question, the question first; without limits if ``width`` is None."""
     ask = {key: value if key == "input" else _seen(value) for key, value in ask.items()}
     question = ask.get("kind") == "question"
     what = _what(ask)
@@ -134,9 +134,9 @@ def lines_of(ask: Mapping[str, Any], *, width: int | None = _WIDTH) -> Iterator[
 
 
 def _hidden_text(ask: Mapping[str, Any], head: str) -> str:
-    """Return the whole of what a call is about where the first line does not say it: it is long, or of several lines.
+    """Return a call's full detail if the first line cuts it, or it has several lines; else "".
 
-    Nobody may be led to agree to the end of a command that they do not see.
+    A human must see the whole of a command before approving it.
     """
     if ask.get("kind") in ("question", "scope"):
         return ""
@@ -146,7 +146,7 @@ def _hidden_text(ask: Mapping[str, Any], head: str) -> str:
 
 
 def _what(ask: Mapping[str, Any]) -> str:
-    """Return in a line what is asked."""
+    """Return the question as one line."""
     if ask.get("kind") == "scope":
         return _cut(f"more scope: {'  '.join(_seen(ask.get('patterns')) or ())}", _LONGEST)
     detail = printable(str(ask.get("detail") or ask.get("action") or ""))
@@ -182,7 +182,7 @@ def _question(asked: Mapping[str, Any], width: int | None, *, alone: bool) -> It
 
 
 def _labelled_lines(label: str, texts: Sequence[Text]) -> list[Line]:
-    """Return texts in a column, the first behind ``label``."""
+    """Return texts in a column, the first one after ``label``."""
     space = " " * (len(label) + 4)
     return [Line((space if number else Text(f"  {label}  ", "dim"), text)) for number, text in enumerate(texts)]
 
@@ -195,7 +195,7 @@ def _first_lines(lines: Sequence[Line], most: int | None) -> Iterator[Line]:
 
 
 def _keys(ask: Mapping[str, Any]) -> list[KeyRow]:
-    """Return the letters that answer a question, but for a model's questions, which a form answers."""
+    """Return the keys that answer a question; none for a model's question, which a form answers."""
     if ask.get("kind") == "question":
         return []
     offered = {*(ask.get("choices") or ("allow", "deny")), "always offered"}
@@ -214,7 +214,7 @@ def _keys(ask: Mapping[str, Any]) -> list[KeyRow]:
 
 
 def _cut(text: str, width: int | None, *, keep: str = "") -> str:
-    """Return ``text`` on one line of at most ``width`` columns, behind the spaces to ``keep``."""
+    """Return ``text`` on one line of at most ``width`` columns, indented by the spaces ``keep``."""
     line = " ".join(str(text).split())
     return _short(f"{keep}{line}" if line else "", width)
 
@@ -223,12 +223,12 @@ def _short(line: str, width: int | None) -> str:
     return line if width is None else truncate(line, width)
 
 
-# Questions to a human: asked once, answered once, shown where somebody looks.
+# Questions to a human, asked once and answered once.
 #
 # An ask belongs to the run that needs the answer and is shown on that run's branch and on the root of its tree, so
-# that a sub-agent's question is never hidden behind its parent. The first answer wins and is recorded
-# before anybody acts on it; aborting a run answers all its asks. A daemon that stops leaves them open in the log,
-# and the next one asks them again under the same id.
+# that a sub-agent's question is never hidden behind its parent. The first answer wins and is recorded before it takes
+# effect; aborting a run answers all its asks. A daemon that stops leaves them open in the log, and the next one asks
+# them again under the same id.
 
 Decision = Literal["allow", "session", "always", "answer", "deny", "abort"]
 
@@ -237,16 +237,16 @@ _REMEMBERED = 512  # settled asks
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What the human decided.
+    """The human's answer.
 
     Attributes:
-        decision: ``session`` and ``always`` allow and remember what the ask offered; ``answer`` is to a question of
-            the model's; ``abort`` stops the run.
-        reason: Why, if they said; the model is told.
-        input: Edited arguments of the call as JSON text; None: as the model gave them.
-        answers: To the model's questions, a list of words for each; None when it asked none.
-        by: The client through which it came, "" when it was none.
-        shown: The preview that they saw, where they answered to an earlier daemon; None: the one of now.
+        decision: ``session`` and ``always`` allow and grant the patterns that the ask offered; ``answer`` answers a
+            question of the model; ``abort`` stops the run.
+        reason: The human's reason, shown to the model, or "".
+        input: Edited arguments of the call as JSON text; None if unchanged.
+        answers: Answers to the model's questions, a list of strings for each; None when it asked none.
+        by: The client that sent the answer, "" for none.
+        shown: The preview that was answered to an earlier daemon; None for the current one.
     """
 
     decision: Decision
@@ -264,7 +264,7 @@ class Ask:
     id: str
     run_id: str
     branches: tuple[str, ...]  # where it is shown: the asking branch first, then the root of its tree
-    row: Mapping[str, Any]  # the `ask` row as recorded, with what is shown of it; what clients are told
+    row: Mapping[str, Any]  # the `ask` row as recorded and ``client_fields``; sent to clients
     future: asyncio.Future[Answer]
     record: Callable[[Answer], object]
 
@@ -290,10 +290,10 @@ class AskBoard:
 
         Args:
             seq: The number of ``row`` in the log of the first branch.
-            run_id: Who waits for it.
-            branches: Where it is shown.
-            row: It as recorded.
-            record: Called with the answer, before anybody learns of it.
+            run_id: The run that waits for the answer.
+            branches: The branches where it is shown.
+            row: The recorded row.
+            record: Called to record the answer, before it is published.
         """
         future = asyncio.get_running_loop().create_future()
         row = {**row, **client_fields(row)}
@@ -308,14 +308,14 @@ class AskBoard:
         return ask_id in self._open
 
     def knows(self, ask_id: str) -> bool:
-        """Return whether an ask is open, or was settled lately."""
+        """Return whether an ask is open, or was settled recently."""
         return ask_id in self._open or ask_id in self._settled
 
     def get(self, ask_id: str) -> Ask:
         """Return an open ask.
 
         Raises:
-            NotFound: No ask with this id is open; says what became of it, as far as that is known.
+            NotFound: No ask with this id is open; the message says how it was settled, if known.
         """
         if (ask := self._open.get(ask_id)) is not None:
             return ask
@@ -338,7 +338,7 @@ class AskBoard:
         first = not ask.future.done()
         try:
             ask.record(answer)
-        except StoreError as error:  # the run ends with it: what is not recorded does not happen
+        except StoreError as error:  # ends the run: an answer that is not recorded has no effect
             if first:
                 ask.future.set_exception(error)
         else:
@@ -351,7 +351,7 @@ class AskBoard:
         return first
 
     def note_settled(self, ask_id: str, answer: Answer) -> None:
-        """Remember for a while what became of an ask, for whoever answers it late."""
+        """Remember a settled ask for a while, to explain it to clients that answer late."""
         self._settled[ask_id] = answer
         while len(self._settled) > _REMEMBERED:
             del self._settled[next(iter(self._settled))]
@@ -362,12 +362,12 @@ class AskBoard:
             self.answer(ask.id, Answer(decision="abort"))
 
     def drop(self, ask: Ask) -> None:
-        """Settle an ask for which nobody waits any more with ``abort``, unless it is settled."""
+        """Abort an ask whose answer is not needed any more, unless it is settled."""
         if self._open.get(ask.id) is ask:
             self.answer(ask.id, Answer(decision="abort"))
 
     def leave_run(self, run_id: str) -> None:
-        """Wait for the answers of a run no longer: they stay open in the log, for the next daemon."""
+        """Stop waiting for a run's answers; its asks stay open in the log, for the next daemon."""
         for ask in self.of_run(run_id):
             del self._open[ask.id]
             ask.future.cancel()
@@ -389,14 +389,14 @@ class AskBoard:
         return [ask.row for ask in self._open.values()]
 
 
-# A call that waits for a human: what they are shown of it, and what they make of its arguments.
+# A call that waits for a human: how it is shown, and how its arguments can be edited.
 
 CHOICES = ("allow", "session", "always", "deny", "abort")
-ONCE = ("allow", "deny", "abort")  # of what is asked about each time
+ONCE = ("allow", "deny", "abort")  # for tools that ask every time
 
 
 def allows(what: str, project: str) -> dict[str, str]:
-    """Return for each answer that lasts the sentence that says what it allows."""
+    """Return, for each lasting answer, a sentence that explains what it allows."""
     where = {"session": "in this session and its agents", "always": f"in every session of {project}"}
     return {
         choice: f"From now on, {place}, this is allowed without asking: {what}." for choice, place in where.items()
@@ -405,7 +405,7 @@ def allows(what: str, project: str) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class AskedCall:
-    """One call as the model made it."""
+    """A tool call of the model that needs a human's answer."""
 
     call: ToolCall
     spec: ToolSpec
@@ -413,10 +413,10 @@ class AskedCall:
     tool_context: ToolContext
 
     async def fields(self, ask: Ask_) -> dict[str, Any]:
-        """Return what an ``ask`` row says about the call.
+        """Return the fields of an ``ask`` row that describe the call.
 
         Raises:
-            ToolError: The call could not work: nobody needs to be asked.
+            ToolError: The call would fail, so no human needs to be asked.
         """
         spec, action = self.spec, self.action
         reason, warnings = ask.reason, [] if ask.is_routine else [ask.reason]
@@ -430,7 +430,7 @@ class AskedCall:
             "action": str(action),
             "detail": action.detail,
             "reason": reason,
-            "warning": ". ".join(warnings),  # what of the reason a human must see; the rest are rules
+            "warning": ". ".join(warnings),  # the part of the reason that a human must see
             "preview": preview,
             "kind": "tool",
             "choices": list(ONCE if spec.confirm == "always" else CHOICES),
@@ -444,10 +444,10 @@ class AskedCall:
         }
 
     async def preview(self) -> str:
-        """Return what a human is shown of what the call would do now, "" where the tool shows nothing.
+        """Return a preview of the call's effect, "" if the tool has none.
 
         Raises:
-            ToolError: The call could not work.
+            ToolError: The call would fail.
         """
         if self.spec.preview is None:
             return ""
@@ -455,10 +455,10 @@ class AskedCall:
         return await asyncio.to_thread(self.spec.preview, dict(self.call.input), bound)
 
     def edited(self, text: str) -> tuple[dict[str, Any], Action]:
-        """Return arguments that a human wrote as JSON as the tool gets them, and what they do.
+        """Parse and check arguments that a human wrote as JSON; return them and their action.
 
         Raises:
-            ToolError: They are not JSON, or do not fit the tool.
+            ToolError: The arguments are not JSON, or do not fit the tool's schema.
         """
         try:
             given = reader.parse(text)
@@ -469,17 +469,17 @@ class AskedCall:
 
 
 def _commands(action: Action) -> Sequence[str]:
-    """Return every command in a command line; none when that cannot be told of all of it."""
+    """Return every command in a command line; none if it cannot be parsed completely."""
     if action.shell is None or action.shell.unreadable:
         return ()
     return [command.text for command in action.shell.commands]
 
 
 class Place:
-    """Where a call stands among those that are made together: its question is shown after those of earlier ones.
+    """A call's position among concurrent calls: its question is shown after those of earlier calls.
 
     Args:
-        earlier: The places of the calls before it.
+        earlier: The places of the earlier calls.
     """
 
     def __init__(self, earlier: Sequence["Place"] = ()) -> None:
@@ -487,31 +487,32 @@ class Place:
         self._left = asyncio.Event()
 
     async def reached(self) -> None:
-        """Return when of each earlier call the question is shown, or known not to come."""
+        """Wait until the question of each earlier call is shown, or will not be asked."""
         for place in self._earlier:
             await place._left.wait()
 
     def leave(self) -> None:
-        """Let the questions of later calls be shown."""
+        """Allow the questions of later calls to be shown."""
         self._left.set()
 
 
 AskHuman = Callable[[Mapping[str, Any], Callable[[], object]], Awaitable[Answer]]
 
 
-_NOTED = 300  # characters of a call that was never an action
+_NOTED = 300  # characters of a call refused before it became an action
 
 
 class Authority:
-    """Decides for one run.
+    """Decides which tool calls of one run are allowed.
 
     Args:
-        context: Reads the rules anew for every decision, so a change of ``preset.md`` counts at once.
-        ask_human: Records and shows a question (fields of an ``ask`` row without id), calls the function it is given,
-            and waits for the answer.
-        stop: Called when the human answers a question by stopping the run; cancels its task.
-        witness: Told every decision, as ``grants.RunWitness``.
-        leaving: Whether the daemon stops: then a question whose run ends stays open.
+        context: Reads the rules for every decision, so that a change of ``preset.md`` applies at once.
+        ask_human: Records and shows a question (fields of an ``ask`` row without id), calls the given function once
+            it is shown, and waits for the answer.
+        stop: Called when the human answers with ``abort``; cancels the run's task.
+        witness: Called with every decision, as ``grants.RunWitness``.
+        leaving: Whether the daemon is stopping: then a question whose run ends stays open.
+        unasked: Called with tool and action of a call that was denied because no human could be asked.
     """
 
     def __init__(
@@ -531,12 +532,12 @@ class Authority:
         self._witness = witness
         self._leaving = leaving
         self._waiting: dict[str, AskedCall] = {}  # by id of the call
-        self._leases: list[Widening] = []  # what a human allowed once, and was not used yet
+        self._leases: list[Widening] = []  # one-time permissions of a human that are unused
         self._used: list[Widening] = []
         self._root = ""  # the workspace root of the run's calls
 
     async def authorise(self, asked: AskedCall, place: Place) -> EditedCall | None:
-        """Decide about a call that stands at ``place``; see ``tools.invoke.Authorise``."""
+        """Decide about a call at ``place``; see ``tools.invoke.Authorise``."""
         self._root = str(asked.tool_context.root)
         spec, action = asked.spec, asked.action
         decision, lease = self._decide(action, spec.confirm)
@@ -556,13 +557,13 @@ class Authority:
                 return await self._ask(asked, decision, lease, place)
 
     def note_refused(self, spec: ToolSpec | None, call: ToolCall, reason: str) -> None:
-        """Note a call that was refused before there was anything to decide: no such tool, or an impossible action."""
+        """Audit a call that was refused before any decision: the tool is unknown, or the action impossible."""
         words = " ".join(str(value) for value in call.input.values() if isinstance(value, str | int | float))
         action = f"tool:{spec.acts_as or spec.name if spec else call.name}:{words}".replace("\n", " ")[:_NOTED]
         self._witness(call.name[:_NOTED], action, "deny", "no such tool" if spec is None else "impossible", reason)
 
     def readable(self, path: ResolvedPath) -> bool:
-        """Return whether a file that a search found may be read without a question."""
+        """Return whether a file found by a search may be read without asking a human."""
         action = Action(tool="Read", detail=path.lexical, kind="read", paths=(path,), root=self._root)
         context = self._rules(action)
         if isinstance(context, Deny):
@@ -580,7 +581,7 @@ class Authority:
         return self._context().interactive
 
     def would_be(self, action: Action, lease: Widening | None, confirm: Confirm = False) -> Decision_:
-        """Return the decision about ``action`` if ``lease`` held."""
+        """Return the decision about ``action`` as if ``lease`` were granted."""
         context = self._rules(action)
         if isinstance(context, Deny):
             return context
@@ -588,30 +589,30 @@ class Authority:
         return decide(action, widened or context, confirm)
 
     async def ask_for_scope(self, tool: str, action: str, fields: Mapping[str, Any]) -> Answer:
-        """Put a question of kind "scope" to the human and return the answer, noted; an abort does not return."""
+        """Ask the human for more scope; audit and return the answer; does not return on ``abort``."""
         answer = await self._answer(tool, action, {"tool": tool, "action": action, "kind": "scope", **fields})
         decided: Decided = "ask_denied" if answer.decision == "deny" else "ask_approved"
         self._note(tool, action, decided, answer)
         return answer
 
     async def ask_question(self, tool: str, action: str, fields: Mapping[str, Any]) -> Answer:
-        """Put a question of the model's to the human and return the answer; an abort does not return.
+        """Ask the human a question of the model and return the answer; does not return on ``abort``.
 
-        It allows nothing, so the audit has no word of it; question and answer are in the log.
+        It allows nothing, so it is not audited; question and answer are in the log.
         """
         return await self._answer(tool, action, {"tool": tool, "action": action, "kind": "question", **fields})
 
     def lend(self, lease: Widening) -> None:
-        """Let ``lease`` hold for one action of this run."""
+        """Grant ``lease`` to one action of this run."""
         self._leases.append(lease)
 
     # -- calls that wait -----------------------------------------------------------------------------------------
 
     def check_edit(self, call_id: str, text: str) -> None:
-        """Check arguments that a human gives in place of the model's for a call that waits.
+        """Check arguments that a human edited for a waiting call.
 
         Raises:
-            BadRequest: Nothing waits, they are not JSON, do not fit the tool, or may not happen whoever allows it.
+            BadRequest: The call does not wait, or the arguments are not JSON, do not fit the tool or are denied.
         """
         waiting = self._waiting.get(call_id)
         if waiting is None:
@@ -625,7 +626,7 @@ class Authority:
             raise BadRequest(f"No answer can allow this: {decision.reason}")
 
     def is_allowed_now(self, call_id: str) -> bool:
-        """Return whether a call that waits for a human needs none any more."""
+        """Return whether a waiting call is allowed by now without a human's answer."""
         waiting = self._waiting.get(call_id)
         if waiting is None:
             return False
@@ -635,7 +636,7 @@ class Authority:
     # -- inside --------------------------------------------------------------------------------------------------
 
     def _decide(self, action: Action, confirm: Confirm) -> tuple[Decision_, Widening | None]:
-        """Return the decision, and the lease that makes the scope wide enough where one was needed."""
+        """Return the decision, and the lease that widens the scope, if one was needed."""
         context = self._rules(action)
         if isinstance(context, Deny):
             return context, None
@@ -648,7 +649,7 @@ class Authority:
         return decision, None
 
     def _rules(self, action: Action) -> Context | Deny:
-        """Return what holds now; while nobody can read it, nothing is allowed."""
+        """Return the current rules; if they cannot be read, a deny."""
         try:
             return self._context()
         except (PresetError, StoreError) as error:
@@ -688,7 +689,7 @@ class Authority:
         *,
         shown: Callable[[], object] = lambda: None,
     ) -> Answer:
-        """Return the human's answer; one that stops the run is noted and does not return."""
+        """Return the human's answer; an ``abort`` is audited and does not return."""
         try:
             answer = await self._ask_human(fields, shown)
         except asyncio.CancelledError:
@@ -702,7 +703,7 @@ class Authority:
         return answer
 
     async def _see_again(self, asked: AskedCall, args: dict[str, Any], action: Action, shown: str) -> None:
-        """Note that a call is denied of which a human was shown what holds no more; raises ``ToolError`` then."""
+        """Check that the preview the human saw is still valid; otherwise audit a deny and raise ``ToolError``."""
         try:
             if asked.spec.still is not None:
                 await asyncio.to_thread(asked.spec.still, args, asked.tool_context)
@@ -717,16 +718,16 @@ class Authority:
             raise
 
     def _decide_again(self, asked: AskedCall, action: Action, answer: Answer, lease: Widening | None) -> None:
-        """Note what a human allowed, unless by now it may not happen.
+        """Decide again about a call that a human allowed, and audit the result.
 
         Raises:
-            ToolError: It may not.
+            ToolError: The call is denied by now.
         """
         decision, tool = self.would_be(action, lease, asked.spec.confirm), asked.spec.name
         if isinstance(decision, Deny):
             self._witness(tool, str(action), "deny", decision.rule, decision.reason, change=action.change)
             raise Denied(f"The user allowed this, but: {decision.reason}")
-        # Somebody may have answered another question by a grant that covers this one too.
+        # The answer to another question may have granted a pattern that covers this one too.
         granted = isinstance(decision, Allow) and answer.decision == "allow" and answer.input is None
         rule = decision.by if isinstance(decision, Allow) and granted else _rule(answer)
         self._note(tool, str(action), "ask_approved", answer, action.change, rule)
@@ -734,13 +735,13 @@ class Authority:
     def _note(
         self, tool: str, action: str, decided: Decided, answer: Answer, change: str | None = None, rule: str = ""
     ) -> None:
-        """Note what a human decided; ``rule`` where it was something else that allowed it by then."""
+        """Audit a human's decision; ``rule`` names a grant that allowed it meanwhile, if any."""
         by = answer.by or None
         self._witness(tool, action, decided, rule or _rule(answer), answer.reason, by, change=change)
 
 
 def _changes(diff: str) -> list[str]:
-    """Return what a diff removes and adds, wherever that stands by now."""
+    """Return the removed and added lines of a diff, without their positions."""
     return [line for line in diff.split("\n") if line.startswith(("-", "+"))]
 
 
