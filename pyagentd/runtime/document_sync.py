@@ -1,9 +1,9 @@
-"""One writer: the live document of a branch, and ``session.md`` that holds it.
+"""The live document of a branch, and the one writer of its ``session.md``.
 
 While a client is attached and while a run writes, only the daemon writes the file. ``LiveDocument`` is the text with
-its roles and a revision number; model output and the edits of clients go into it in one order, and a client that is
-behind gets the edits since its revision. ``DocumentSync`` loads and writes it. A change of the file by another
-program is an edit like any other: the difference to what the daemon had written, rebased over the edits since.
+its roles and a revision number; model output and the edits of clients are applied to it in one order, and a client
+that is behind gets the edits since its revision. ``DocumentSync`` loads and writes it. A change of the file by
+another program becomes an edit: the difference to what the daemon had written, rebased over the edits since.
 """
 
 import asyncio
@@ -57,9 +57,9 @@ log = logging.getLogger(__name__)
 
 # Local Variables that the user changed: an override of the preset for that branch.
 #
-# The block at the end of a document says what gptel's user would see: model, backend, tools, temperature, maximum
-# tokens. What we wrote there last is recorded; a value that differs from it was put there by somebody else and holds
-# for the branch's runs until it is kept (written to ``preset.md``) or dropped. A value that is missing says nothing.
+# The block at the end of a document holds the settings of gptel: model, backend, tools, temperature, maximum tokens.
+# The values that the daemon wrote last are recorded; a value that differs was changed by the user and overrides the
+# preset for the branch's runs until it is kept (written to ``preset.md``) or dropped. A missing value is no override.
 
 FIELDS = ("model", "backend", "tools", "temperature", "max_tokens")
 
@@ -70,7 +70,7 @@ Override = Mapping[str, Any]
 
 
 def settings_of(preset: Preset) -> Settings:
-    """Return what a preset says, in gptel's terms; ``settings_in_document`` is what of it the document has."""
+    """Return a preset's settings in gptel's terms; ``settings_in_document`` selects those that the document shows."""
     return Settings(
         model=preset.model or None,
         backend=preset.backend,
@@ -81,10 +81,10 @@ def settings_of(preset: Preset) -> Settings:
 
 
 def settings_in_document(settings: Settings) -> Settings:
-    """Return what the document's Local Variables say of a preset's ``settings``: of the tools those gptel can have.
+    """Return a preset's ``settings`` as the document's Local Variables hold them: only tools that gptel can have.
 
-    Stock gptel warns of each that it does not know, and ours it cannot have. None that it can have is no word about
-    tools.
+    Stock gptel warns about each tool that it does not know, and it cannot have ours. Without a tool left, the tools
+    are None.
     """
     if settings.tools is None:
         return settings
@@ -93,32 +93,32 @@ def settings_in_document(settings: Settings) -> Settings:
 
 
 def find_override(block: Settings, written: Settings | None, preset: Preset) -> Override:
-    """Return what the user set.
+    """Return the values that the user set in the document.
 
     Args:
-        block: What the document says.
-        written: What we wrote there last; None when we never did.
-        preset: The branch's configuration; what is as it says is no override.
+        block: The document's Local Variables.
+        written: Those that the daemon wrote last; None if it never did.
+        preset: The branch's preset; a value equal to the preset's is no override.
     """
     own = settings_of(preset)
     known = (own, settings_in_document(own) if written is None else written)
     found = {}
     for name in FIELDS:
         said, told = getattr(block, name), [getattr(settings, name) for settings in known]
-        is_nil = said == () and None in told  # gptel writes nil where none of its own tools is on
+        is_nil = said == () and None in told  # gptel writes nil if none of its own tools is enabled
         if said is not None and said not in told and not is_nil:
             found[name] = said
     return found
 
 
 def effective_settings(preset: Preset, override: Override) -> Settings:
-    """Return what the document's Local Variables say of a branch with this override."""
+    """Return the Local Variables for the document of a branch with this override."""
     holds = settings_of(preset_with_overrides(preset, override))
     return holds if "tools" in override else settings_in_document(holds)
 
 
 def preset_with_overrides(preset: Preset, override: Override) -> Preset:
-    """Return the preset that holds for a run of a branch with this override."""
+    """Return the preset with the override applied."""
     values = dict(override)
     if "tools" in values:
         values["tools"] = tuple(canonical_tool(name) for name in values["tools"])
@@ -126,7 +126,7 @@ def preset_with_overrides(preset: Preset, override: Override) -> Preset:
 
 
 def merged_settings(found: Settings, seen: Settings | None, wanted: Settings) -> Settings:
-    """Return ``wanted`` with what was changed in the file since it was ``seen``, where ``found`` is there now."""
+    """Return ``wanted``, but keep the values of ``found`` that were changed in the file since ``seen``."""
     if seen is None:
         return wanted
     changed = {
@@ -138,32 +138,32 @@ def merged_settings(found: Settings, seen: Settings | None, wanted: Settings) ->
 
 
 def to_json(settings: Settings) -> dict[str, Any]:
-    """Return the settings as the session's metadata keep them."""
+    """Return the settings as JSON for the session's metadata."""
     values = {name: getattr(settings, name) for name in FIELDS}
     return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
 
 def from_json(data: Mapping[str, Any] | None) -> Settings | None:
-    """Return what ``to_json`` made, None for None."""
+    """Return the settings from what ``to_json`` returned; None for None."""
     if data is None:
         return None
     values: dict[str, Any] = {name: data.get(name) for name in FIELDS}
     return Settings(**values | {"tools": None if values["tools"] is None else tuple(values["tools"])})
 
 
-# The text as everybody sees it.
+# The live text.
 
 _REMEMBERED = 4096  # edits that a client may be behind
-_REMEMBERED_CHARACTERS = 4 << 20  # ... and their text
-_KNOWN = 16  # states of the file, by hash
+_REMEMBERED_CHARACTERS = 4 << 20  # ... and their total length
+_KNOWN = 16  # versions of the file, by hash
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentVersion:
-    """A state of the body, by its ``revision`` or, of one that was read from the file, by its hash.
+    """A version of the body, by its ``revision`` or, if it was read from the file, by its hash.
 
     ``marker`` is the offset (code points from 0) where the run's next insert goes, None when no run was active. With
-    ``after`` it is one of the text after the edit with that id, which a client made at ``revision``.
+    ``after``, it is the text after the edit with that id, which a client made at ``revision``.
     """
 
     sha256: str = ""
@@ -174,7 +174,7 @@ class DocumentVersion:
 
 
 def roles_to_wire(spans: Sequence[Span]) -> list[tuple[int, int, object]]:
-    """Return roles as clients are told: first position (from 1), position behind the last, role."""
+    """Return roles in wire format: first position (from 1), position after the last, role."""
     return [
         (start + 1, end + 1, to_symbols(("tool", call_id) if kind == "tool" else kind))
         for start, end, kind, call_id in spans
@@ -182,57 +182,57 @@ def roles_to_wire(spans: Sequence[Span]) -> list[tuple[int, int, object]]:
 
 
 def edit_to_wire(edit: Sequence[Hunk]) -> list[tuple[int, int, str, object]]:
-    """Return an edit as clients are told: hunks of positions from 1, text, and the roles of that."""
+    """Return an edit in wire format: hunks of positions from 1, text, and the roles of the text."""
     return [(begin + 1, end + 1, text, roles_to_wire(spans)) for begin, end, text, spans in edit]
 
 
 class _LoggedEdit(NamedTuple):
-    """An edit that led from the revision ``first`` to ``last``: an insert of n characters counts n, others one."""
+    """An edit from revision ``first`` to ``last``: an insert of n characters counts n revisions, another edit one."""
 
     first: int
     last: int
     edit: Edit
-    id: str = ""  # that its client gave it
-    made: Edit = ()  # as its client made it
+    id: str = ""  # given by its client
+    made: Edit = ()  # as its client sent it
 
 
 class LiveDocument:
     """The text of a branch, with its roles.
 
     Args:
-        document: As it is.
-        marker: Where a run goes on.
-        file: What the file holds.
+        document: The current document.
+        marker: Where a run continues.
+        file: The file's content.
 
     Attributes:
-        revision: Counts what changed it; larger than any that a client can have of another copy of the document,
-            made by an earlier daemon or by this one, which reads a document again.
+        revision: Counts changes; larger than any revision that a client can have of an earlier copy of the document,
+            loaded by an earlier daemon or by this one.
         marker: Where the next insert of the run goes.
-        file: What the file holds; the document is that with all of ``unsaved``.
-        heading: What whoever reads the file has where it is empty.
+        file: The file's content; the document is this with ``unsaved`` applied.
+        heading: The prompt heading that stands for the content of an empty file, else "".
         unsaved: The edits that the file lacks.
-        is_dirty: Whether the file lacks something beside text.
-        is_compared: Whether the roles are known to be right.
-        seen: What the model sees above the prompt of the last turn, while the text up to the marker is that, the
-            prompt and what the daemon laid out since; else None.
-        roles_at: The revision at which roles changed last, and no text.
+        is_dirty: Whether the file lacks roles or settings.
+        is_compared: Whether the roles were checked against the log.
+        seen: The model's view above the prompt of the last turn, as long as nothing but the daemon changed the text
+            up to the marker; else None.
+        roles_at: The revision of the last change of roles alone.
     """
 
     _latest: ClassVar[int] = 0  # the largest revision of any document here
 
     def __init__(self, document: Document, marker: int | None, file: CachedDocument) -> None:
-        # Text read again comes faster than the clock counts: a client's revision must not be one of the new copy.
+        # A document may be reloaded faster than the clock ticks: a client's old revision must not match the new copy.
         self.revision = max(time.time_ns() // _REVISION_NS, LiveDocument._latest + 1)
         self.marker = marker
         self.file = file
         self.heading = ""
-        self.unsaved: list[tuple[Edit, bool]] = []  # and whether it is a run's
+        self.unsaved: list[tuple[Edit, bool]] = []  # each with whether it is a run's
         self.is_dirty = False
         self.is_compared = False
         self.seen: ModelView | None = None
         self.roles_at = 0
         self._document = document
-        self._waiting: list[Insert] = []  # goes to ``_place``, when somebody wants to see it
+        self._waiting: list[Insert] = []  # applied at ``_place`` when ``document`` is read
         self._place = marker or 0
         self._log: deque[_LoggedEdit] = deque()
         self._logged = 0
@@ -256,10 +256,10 @@ class LiveDocument:
             del self._known[next(iter(self._known))]
 
     def at(self, version: DocumentVersion) -> int:
-        """Return the revision of a state of the text.
+        """Return the revision of a version of the text.
 
         Raises:
-            Stale: It is too old, or none of this text.
+            Stale: It is too old, or unknown.
         """
         revision = version.revision or self._known.get(version.sha256, -1)
         if not self._oldest <= revision <= self.revision:
@@ -267,16 +267,16 @@ class LiveDocument:
         return revision
 
     def since(self, revision: int) -> list[Edit]:
-        """Return the edits that came after a revision that ``at`` lets pass."""
+        """Return the edits after a revision that ``at`` accepted."""
         return [edit for _, edit in self.named_since(revision)]
 
     def named_since(self, revision: int) -> list[tuple[str, Edit]]:
-        """Return them with the ids that their clients gave them."""
+        """Return the edits after a revision, with the ids that their clients gave them."""
         found: list[tuple[str, Edit]] = []
         for first, last, edit, id, _ in reversed(self._log):
             if last <= revision:
                 break
-            if first < revision:  # it has the beginning of an insert
+            if first < revision:  # the revision includes the beginning of this insert
                 ((begin, _, text, spans),) = edit
                 seen = revision - first
                 place, rest = begin + seen, text[seen:]
@@ -285,12 +285,12 @@ class LiveDocument:
         return found[::-1]
 
     def later(self, version: DocumentVersion) -> list[Edit]:
-        """Return the edits that came after a state of the text, as they go after what its client had then.
+        """Return the edits since a version, transformed to apply to the text that its client had then.
 
         Raises:
-            Stale: It is too old, or none of this text.
+            Stale: The version is too old, or unknown.
         """
-        if version.revision == self.revision and not version.after:  # as it mostly is
+        if version.revision == self.revision and not version.after:  # the usual case
             return []
         found: list[Edit] = []
         mine: Edit = ()
@@ -308,23 +308,23 @@ class LiveDocument:
         return found
 
     def place(self, version: DocumentVersion) -> int:
-        """Return where the marker of a state of the text is now; raises as ``later``."""
+        """Return where the marker of a version is now; raises like ``later``."""
         offset = version.marker or 0
         for edit in self.later(version):
             offset = offset_after(offset, edit, before=True)
         return offset
 
     def go_to(self, marker: int | None, *, seen: ModelView | None = None, revision: int = 0) -> None:
-        """Have the next insert go to an offset; the model saw ``seen`` above its prompt at that revision."""
+        """Set the offset of the next insert; ``seen`` is the model's view above the prompt at ``revision``."""
         self._document, self.marker, self._place = self.document, marker, marker or 0
         is_known = seen is not None and max(self._oldest, self.roles_at) <= revision
         later = self.since(revision) if is_known and revision < self.revision else ()
         if later and any(hunk.begin < self._place for edit in later for hunk in edit):
-            is_known = False  # that is not what stands there any more
+            is_known = False  # the text above was edited since
         self.seen = seen if is_known else None
 
     def insert(self, insert: Insert) -> None:
-        """Put text of a run at the marker, and the marker behind it."""
+        """Insert text of a run at the marker, and move the marker after it."""
         if self.marker is None:
             self.go_to(len(self.document.body))
         marker = self.marker or 0
@@ -343,7 +343,7 @@ class LiveDocument:
         self.marker = marker + length
 
     def edit(self, edit: Edit, *, id: str = "", made: Edit = (), unsaved: bool = True) -> None:
-        """Change the text; ``unsaved``: the file does not say so yet."""
+        """Apply an edit; ``unsaved`` if the file does not have it yet."""
         if any(hunk.begin < (self.marker or 0) for hunk in edit):
             self.seen = None
         self._document = apply_edit(self.document, edit)
@@ -352,36 +352,36 @@ class LiveDocument:
             self.marker = offset_after(self.marker, edit, before=True)
 
     def open_prompt(self) -> None:
-        """Begin an empty text, and an empty file for whoever reads it, with the heading of a prompt."""
+        """Put the heading of a prompt into an empty text; an empty file counts as if it held the heading."""
         is_files = not (self.unsaved or self.file.document.body)
         self.edit((Hunk(0, 0, PROMPT_PREFIX),), unsaved=not is_files)
         self.heading = PROMPT_PREFIX if is_files else ""
         self.know(_OPENED, self.revision)
 
     def set_spans(self, spans: tuple[Span, ...]) -> None:
-        """Give the text other roles."""
+        """Replace the roles."""
         self._document = replace(self.document, spans=spans, stale=False)
         self._record((), 1, unsaved=False)
         self.roles_at, self.is_dirty, self.seen = self.revision, True, None
 
     def set_settings(self, settings: Settings) -> None:
-        """Have the Local Variables say this; variables we do not know stay."""
+        """Replace the known Local Variables; unknown ones stay."""
         before = self.document.settings
         made = replace(settings, other=before.other)
         if made != before:
             self._document, self.is_dirty = replace(self._document, settings=made), True
 
     def take_in(self, found: CachedDocument) -> Edit:
-        """Return the edit by which another program made ``found`` of the file, as it goes after what came since."""
+        """Accept the file that another program wrote; return its edit, rebased over the unsaved edits."""
         doc = found.document
-        if doc.body and doc.body == self.document.body:  # an editor that lost its connection wrote what it had sent
+        if doc.body and doc.body == self.document.body:  # an editor saved edits that it had sent before
             self.file, self.unsaved, self.heading = found, [], ""
             return ()
         edit = difference(
             self.file.document.body or self.heading, doc if doc.body else replace(doc, body=self.heading)
         )
         unsaved = []
-        # At one place a run goes on first, and drafts stay below; what has a heading below it is no draft any more.
+        # At the same place, a run's text goes first and drafts stay below; a prompt with a heading below is no draft.
         closed = self._document.body.endswith(f"\n{PROMPT_PREFIX}")
         for ours, is_runs in self.unsaved:
             first = is_runs or closed
@@ -407,21 +407,21 @@ class LiveDocument:
             self._logged -= sum(len(hunk.text) for hunk in oldest)
 
 
-# A run's text in a document of which nothing is known but what the file says: after a restart, and where many
-# documents are written at once and not all of them are kept in memory.
+# Finding a run's text in a document that was just read from the file: after a restart, or because the document was
+# dropped from memory while many are written at once.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunText:
-    """What a run put into the document.
+    """The text that a run inserted into the document.
 
     Attributes:
-        prompt: What the run's text began below: the prompt, or another, hidden answer to it, see ``turns.Prompt``.
-        asked: Of a run that an earlier daemon began, the prompt.
+        prompt: The text right above the run's text: the prompt, or a hidden answer to it, see ``turns.Prompt``.
+        asked: The prompt of a run that an earlier daemon began.
         inserted_prompt: Whether the first insert is the prompt; else the user wrote it into the document.
-        anchor: Where the first insert went, in the document as it was when the run began.
+        anchor: Where the first insert went, in the document at the start of the run.
         inserts: All inserts of the run.
-        versions: States of the file that are known to hold some of them.
+        versions: Versions of the file that are known to hold some of the inserts.
     """
 
     prompt: str = ""
@@ -443,7 +443,7 @@ class RunText:
         return anchor if found < 0 else found + len(prompt)
 
     def _prompt_start(self, body: str) -> int | None:
-        """Return where the prompt that we inserted stands in such a text, or None."""
+        """Return where the inserted prompt begins in such a text, or None."""
         inserted = self.inserts[0].text
         if body.startswith(inserted, self.anchor):
             return self.anchor
@@ -453,7 +453,7 @@ class RunText:
         return start if found >= 0 and body.startswith(inserted, start) else None
 
     def missing_inserts(self, doc: Document, sha256: str) -> tuple[int, Sequence[Insert]]:
-        """Return where the run goes on in a document, and the inserts that it lacks."""
+        """Return where the run continues in a document, and the inserts that the document lacks."""
         for version in reversed(self.versions):
             if version.sha256 == sha256 and version.marker is not None:
                 return version.marker, [insert for insert in self.inserts if insert.seq > version.seq]
@@ -469,8 +469,8 @@ class RunText:
     def _locate_inserts(self, doc: Document) -> tuple[int, Sequence[Insert]]:
         body, inserts = doc.body, self.inserts
         if self.inserted_prompt and inserts:  # else the disk refused its rows
-            if self._prompt_start(body) is None:  # so nothing of the run is there
-                # The prompt goes where it went, if that is below the last answer still.
+            if self._prompt_start(body) is None:  # so nothing of the run is in the document
+                # Insert the prompt at its old place, if that is still below the last answer.
                 answered = max((span.end for span in doc.spans), default=0)
                 stands = answered <= self.anchor <= len(body) and body.endswith(PROMPT_PREFIX, 0, self.anchor)
                 return self.anchor if stands else len(body), inserts
@@ -479,7 +479,7 @@ class RunText:
         found = locate(body, doc.spans, anchor, inserts)
         written = max((version.seq for version in self.versions), default=0)
         if found[1] and (not self.versions or found[1][0].seq <= written):
-            # It was, or may have been, there once: either it was removed, or what changed the text shifted the roles.
+            # The missing text was, or may have been, in the file: it was removed, or the roles were shifted.
             by_roles = locate(body, doc.spans, anchor, inserts, written=written)
             by_text = locate(body, (), anchor, inserts, written=written)
             return max(by_roles, by_text, key=lambda place: place[0])
@@ -487,23 +487,23 @@ class RunText:
 
 
 _OPENED = body_sha256(PROMPT_PREFIX)
-_REVISION_NS = 10  # a revision begins with the clock, in these: text comes slower than 100 MB a second
-PERSIST_EVERY_S = 1.0
-PERSIST_PAUSE_S = 16.0  # ... at the longest, while the disk refuses
-PERSIST_S_PER_BYTE = 1 / 800_000  # ... and this for its size, since it is written whole
-PERSIST_LARGE_S = 5.0  # ... up to this
-PERSIST_TOGETHER_S = 0.05  # ... and this for each document that is being written by and by
+_REVISION_NS = 10  # unit of the clock in which the first revision counts: text comes slower than 100 MB a second
+PERSIST_EVERY_S = 1.0  # pause between writes of a document
+PERSIST_PAUSE_S = 16.0  # longest pause while the disk refuses
+PERSIST_S_PER_BYTE = 1 / 800_000  # pause by size, since the file is written whole
+PERSIST_LARGE_S = 5.0  # ... at most
+PERSIST_TOGETHER_S = 0.05  # pause by number of documents with unwritten changes
 _SETTLED_S = 0.05  # a file that was changed this long ago is hardly being written
-_WRITING_S = 0.2  # so long a file that was changed just now is left to its writer
-_PIECE_S = 1.5  # ... and one that lacks its end, if nothing is written
-_PIECES_S = 4.0  # ... or at the most
-_SMALL = 1 << 16  # bytes of a file that is read at once
-_KEPT = 20  # documents of a crowd that nobody watches
-_WRITTEN_TOGETHER = 8
+_WRITING_S = 0.2  # how long to wait for the writer of a file that was just changed
+_PIECE_S = 1.5  # ... of a file that lacks its end, since its last change
+_PIECES_S = 4.0  # ... at most
+_SMALL = 1 << 16  # bytes of a file that is read without a thread
+_KEPT = 20  # documents with unwritten changes above which unwatched ones are dropped from memory
+_WRITTEN_TOGETHER = 8  # documents that are written at the same time
 
 
 class _Write(NamedTuple):
-    """What one write brings into the file."""
+    """The content of one write."""
 
     document: Document
     revision: int
@@ -515,24 +515,23 @@ class _Write(NamedTuple):
 
 
 class DocumentSync:
-    """Keeps one branch's document, in memory and as its ``session.md``.
+    """Keeps one branch's document in memory and in its ``session.md``.
 
     Args:
         path: The file.
-        written: Told of every write: which revision the file holds now, and its stamp.
-        changed: Told of every edit by a client or another program: the revision it led to, the edit, whose it is, and
-            the id that its client gave it.
+        written: Called after every write with the revision that the file holds and its stamp.
+        changed: Called with every edit by a client or another program: the new revision, the edit, its client, and
+            the id that the client gave it.
         is_watched: Returns whether any client is attached.
-        refused: Told why the file could not be written, when that is another cause than before.
-        replay: Returns what the rows of the run put into the document, from the log; None where there is none. With
-            it the texts of a run are not kept while its document is not in memory.
+        refused: Called with the cause when the file could not be written, if the cause is new.
+        replay: Returns the run's inserts from the log; None without a log. With it, the inserts are not kept while
+            the document is not in memory.
 
     Attributes:
-        inserts: What the current or last run put into the document, as far as it is kept; all of it while that is in
-            memory.
-        settings: For the file's Local Variables; None keeps what is there.
-        seen: What these said when that was decided; what somebody changed since is kept.
-        refusal: Why nothing is to be written, or "".
+        inserts: The inserts of the current or last run that are in memory; all of them while the document is.
+        settings: The Local Variables to write; None keeps those of the file.
+        seen: The Local Variables when ``settings`` was decided; values that were changed since are kept.
+        refusal: Why nothing may be written, or "".
     """
 
     def __init__(
@@ -555,21 +554,21 @@ class DocumentSync:
         self.settings: Settings | None = None
         self.seen: Settings | None = None
         self.refusal = ""
-        self.trouble = ""  # why it could not be written the last time
-        self.cause = ""  # ... as the operating system said it
+        self.trouble = ""  # why the last write failed
+        self.cause = ""  # ... in the operating system's words
         self._live: LiveDocument | None = None
         self._run = RunText()
-        self._last = 0  # the last row of the run that put anything there
-        self._forgotten = 0  # ... whose text is not kept, and that of those before it but for the prompt
-        self._kept = 0  # ... that the file holds
+        self._last = 0  # number of the run's last row with an insert
+        self._forgotten = 0  # ... up to which inserts are not in memory, except for the prompt
+        self._kept = 0  # ... up to which the file holds the inserts
         self._versions: deque[DocumentVersion] = deque(maxlen=8)
-        self._busy = asyncio.Lock()  # one reads or writes the file
+        self._busy = asyncio.Lock()  # held while the file is read or written
         self._writing: asyncio.Task[None] | None = None
         self._later: asyncio.Task[None] | None = None
         self._last_persist = 0.0
-        self._failed_write: _Write | None = None  # the last one, which may have got into its place
+        self._failed_write: _Write | None = None  # the last one, which may have reached the file
 
-    # -- a run begins and goes on ------------------------------------------------------------------------------
+    # -- inserts of a run --------------------------------------------------------------------------------------
 
     def begin(
         self, *, prompt: str, inserted_prompt: bool, anchor: int, seen: ModelView | None = None, revision: int = 0
@@ -577,19 +576,19 @@ class DocumentSync:
         """Start a run whose first insert goes to ``anchor`` of the document.
 
         ``inserted_prompt`` says that the first insert is the prompt; else the document holds it already. ``seen`` is
-        what the model saw above it at ``revision``, where that is all that the record shows.
+        the model's view above it at ``revision``, if it holds all that the log shows.
         """
         self.inserts, self._last, self._forgotten, self._kept = [], 0, 0, 0
         file = self._versions[-1] if self._versions and self._live is None else None
         self._versions.clear()
-        if file is not None:  # it was not kept in memory
+        if file is not None:  # the document was dropped from memory
             self._versions.append(replace(file, marker=anchor))
         self._run = RunText(prompt=prompt, inserted_prompt=inserted_prompt, anchor=anchor)
         if self._live is not None:
             self._live.go_to(anchor, seen=seen, revision=revision)
 
     def add(self, insert: Insert) -> None:
-        """Put text of the run into the document."""
+        """Insert text of the run into the document."""
         self._last = insert.seq
         is_prompt = self._run.inserted_prompt and not self.inserts
         if self._replay is None or self._live is not None or self._busy.locked() or is_prompt:
@@ -606,19 +605,19 @@ class DocumentSync:
         return self._kept >= self._last
 
     def recall(self, run: RunText) -> None:
-        """Keep a run of an earlier daemon, of which the file may hold any part; ``flush`` writes the rest."""
+        """Set the run of an earlier daemon, of which the file may hold any part; ``flush`` writes the rest."""
         self.inserts, self._run = list(run.inserts), run
         self._last = self.inserts[-1].seq if self.inserts else 0
 
     def _forget(self) -> None:
-        """Keep neither the document nor the run's texts, which the file and the log have."""
+        """Drop the document and the run's inserts from memory; the file and the log have them."""
         self._live = None
         if self._replay is not None:
             self._forgotten = self._last
             del self.inserts[1 if self._run.inserted_prompt else 0 :]
 
     def _run_inserts(self, kept: Sequence[Insert], forgotten: int) -> tuple[Insert, ...]:
-        """Return all inserts of a run, with those that were forgotten, up to that row; blocks."""
+        """Return all inserts of a run; those up to row ``forgotten`` are read from the log; blocks."""
         if self._replay is None or not forgotten:
             return tuple(kept)
         prompt = 1 if self._run.inserted_prompt else 0
@@ -639,7 +638,7 @@ class DocumentSync:
         return self._live
 
     async def look(self) -> LiveDocument:
-        """Return the document with what another program wrote into its file since.
+        """Return the document, with changes that another program made to its file.
 
         Raises:
             StoreError: The file cannot be read.
@@ -648,9 +647,9 @@ class DocumentSync:
             return await self._look_live()
 
     def edit(self, sink: Sink | None, revision: int, edit: Edit, *, id: str = "", after: str = "") -> list[str]:
-        """Change the text as a client does that has it at ``revision``; return its words that met others' changes.
+        """Apply a client's edit of the text at ``revision``; return its texts that conflict with other edits.
 
-        With ``after`` it is one of the text after the edit with that id, which the client made there.
+        With ``after``, the edit applies to the text after the client's edit with that id.
 
         Raises:
             Stale: Too much changed since.
@@ -665,10 +664,10 @@ class DocumentSync:
         return met
 
     def set_roles(self, version: DocumentVersion, spans: tuple[Span, ...]) -> bool:
-        """Give the text the roles that it has in its state ``version``; return whether that changed any.
+        """Set the roles, given for ``version`` of the text; return whether any changed.
 
         Raises:
-            Stale: They are of a text that is not known any more.
+            Stale: The version is not known any more.
         """
         live = self.live
         for edit in live.since(live.at(version)):
@@ -681,23 +680,23 @@ class DocumentSync:
 
     @property
     def settings_now(self) -> Settings:
-        """What the Local Variables say; nothing before the document was read."""
+        """The Local Variables; empty before the document was read."""
         return Settings() if self._live is None else self._live.document.settings
 
     def set_settings(self, settings: Settings) -> None:
-        """Have the Local Variables say what a client's do."""
+        """Set the Local Variables to those of a client."""
         self.live.set_settings(settings)
         self._schedule()
 
     def place(self, version: DocumentVersion) -> int:
-        """Return where the marker of a state of the text is now."""
+        """Return where the marker of a version is now."""
         try:
             return self.live.place(version)
-        except Stale:  # it was read from a file that nobody had changed
+        except Stale:  # the version was read from a file that has not changed
             return version.marker or 0
 
     def open_prompt(self) -> None:
-        """Begin an empty document with the heading of a prompt, as whoever types there sees it."""
+        """Put the heading of a prompt into an empty document, for the user to type there."""
         if not self.live.document.body and not self.inserts:
             self.live.open_prompt()
             self._schedule()
@@ -705,7 +704,7 @@ class DocumentSync:
     # -- the file ----------------------------------------------------------------------------------------------
 
     async def settle(self) -> None:
-        """Return when the file holds all there is, so that whoever reads it has it.
+        """Accept changes of the file and write all edits to it, so that other programs can read it.
 
         Raises:
             StoreError: The disk refused.
@@ -714,7 +713,7 @@ class DocumentSync:
         await self.flush()
 
     async def flush(self) -> None:
-        """Return when the file holds everything the daemon has to write.
+        """Write until the file holds all edits.
 
         Raises:
             StoreError: The disk refused.
@@ -724,12 +723,12 @@ class DocumentSync:
 
     @property
     def is_current(self) -> bool:
-        """Whether the document is in memory as it is in the file."""
+        """Whether the document is in memory and equals the file."""
         live = self._live
         return live is not None and not self._is_due and stamp_of(self._path) == live.file.stamp
 
     def close(self) -> None:
-        """Write nothing any more."""
+        """Cancel the scheduled write."""
         if self._later is not None:
             self._later.cancel()
 
@@ -747,7 +746,7 @@ class DocumentSync:
         return self._writing is not None and not self._writing.done()
 
     def set_block(self, settings: Settings, seen: Settings) -> None:
-        """Have the Local Variables say ``settings`` wherever they still say what was ``seen`` there."""
+        """Set the Local Variables to ``settings``, except for values that differ from ``seen`` by now."""
         self.settings, self.seen = settings, seen
         self._schedule()
 
@@ -761,7 +760,7 @@ class DocumentSync:
         try:
             while self._is_due:
                 size = len(self._live.file.formatted.data) if self._live is not None else 0
-                large_s = min(PERSIST_S_PER_BYTE * size, PERSIST_LARGE_S)  # what follows at once is written with it
+                large_s = min(PERSIST_S_PER_BYTE * size, PERSIST_LARGE_S)  # later changes are written with it
                 every_s = max(pause_s, PERSIST_TOGETHER_S * len(_by_and_by), large_s)
                 await asyncio.sleep(max(large_s, self._last_persist + every_s - time.monotonic()))
                 try:
@@ -776,7 +775,7 @@ class DocumentSync:
             _by_and_by.discard(self)
 
     async def _write(self) -> None:
-        """Write once; there is never more than one write, and whoever waits for it may be cancelled."""
+        """Write once, or wait for the write in progress; a cancelled caller does not cancel the write."""
         if self._writing is None or not self._is_writing:
             self._writing = asyncio.create_task(self._persist())
             self._writing.add_done_callback(_retrieve_error)
@@ -797,7 +796,7 @@ class DocumentSync:
                     live.document, live.revision, live.marker, len(live.unsaved), bool(live.heading), inserts, seq
                 )
                 dirty, live.is_dirty = live.is_dirty, False
-                # So many characters at the beginning of the file's text are those of the document, at least.
+                # The file and the document share at least this many characters at the beginning.
                 begins = [0] if live.heading else [edit[0].begin for edit, _ in live.unsaved if edit]
                 same = min(begins, default=len(live.file.document.body))
                 try:
@@ -816,11 +815,11 @@ class DocumentSync:
 
     def _note_written(self, live: LiveDocument, write: _Write, file: CachedDocument) -> None:
         live.file, self._failed_write = file, None
-        if write.has_heading:  # the text that was written began with it, unless somebody removed it
+        if write.has_heading:  # it was written with the text, unless it was removed
             live.heading = ""
         del live.unsaved[: write.edits]
         live.know(file.sha256, write.revision)
-        if self.inserts is write.inserts:  # else another run began meanwhile, with a marker of its own
+        if self.inserts is write.inserts:  # else another run began, with its own marker
             self._kept = write.seq
             self._versions.append(DocumentVersion(sha256=file.sha256, seq=write.seq, marker=write.marker))
             only_runs = not live.is_dirty and all(is_runs for _, is_runs in live.unsaved)
@@ -847,7 +846,7 @@ class DocumentSync:
             return live
         failed = self._failed_write
         if failed is not None and failed.document.body == found.document.body:
-            self._note_written(live, failed, found)  # the disk refused when the file was in its place already
+            self._note_written(live, failed, found)  # the write failed after the file was replaced
             return live
         self._failed_write = None
         if found.stamp is None:  # it was removed, and is written again
@@ -876,10 +875,10 @@ class DocumentSync:
         return live
 
     async def _wait_for_writer(self, known: CachedDocument) -> CachedDocument:
-        """Return the file when nobody is writing it; ``known``, if it did not change.
+        """Return the file once no other program is writing it; ``known`` if it did not change.
 
-        An editor empties or moves a file before it writes it, and a program may write it in pieces: what half of it
-        lacks would be taken for deleted. A file without its end is left to its writer for longer, but not for ever.
+        An editor empties or moves a file before it writes it, and a program may write it in pieces: the missing half
+        would be taken for deleted. The wait is longer for a file without its end, but bounded.
         """
         began_s = time.monotonic()
         while (stamp := stamp_of(self._path)) != known.stamp:
@@ -921,16 +920,16 @@ class DocumentSync:
 
 
 def _retrieve_error(writing: asyncio.Task[None]) -> None:
-    """Take note of a failure: whoever waited may have been cancelled, and whoever comes next finds out anew."""
+    """Retrieve the exception, since its waiters may have been cancelled; the next write fails again."""
     if not writing.cancelled():
         writing.exception()
 
 
-_by_and_by: WeakSet[DocumentSync] = WeakSet()  # those that write now and then while their runs go on
+_by_and_by: WeakSet[DocumentSync] = WeakSet()  # documents with a scheduled write
 
 
 def _room() -> asyncio.Semaphore:
-    """Return what bounds how many documents are written, and in memory to be written, at a time."""
+    """Return the semaphore that limits how many documents are written, and loaded for that, at a time."""
     loop = asyncio.get_running_loop()
     if (room := _rooms.get(loop)) is None:
         room = _rooms[loop] = asyncio.Semaphore(_WRITTEN_TOGETHER)
@@ -940,18 +939,18 @@ def _room() -> asyncio.Semaphore:
 _rooms: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
 
 
-# The document compared with the record: recovered roles, lost messages, notes. Aligning megabytes blocks, so it runs
-# in a thread, and only where something else than we changed the text since.
+# Comparing the document with the log: recovered roles, lost messages, notes. Aligning megabytes blocks, so it runs
+# in a thread, and only if another program changed the text.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentReading:
-    """What a document says.
+    """The result of comparing a document with the log.
 
     Attributes:
-        spans: Roles that it had lost; None when its own were right.
-        facts: Rows that the log lacks of what it shows.
-        notes: What is wrong, one line each, for people.
+        spans: The recovered roles; None when the document's own were right.
+        facts: Rows for text of the document that the log lacks.
+        notes: Problems found, one line each, for people.
     """
 
     spans: tuple[Span, ...] | None = None
@@ -960,13 +959,13 @@ class DocumentReading:
 
 
 def compare(doc: Document, conversation: Conversation, *, session_id: str, now_ms: int) -> DocumentReading:
-    """Return what a document and the record lack of each other.
+    """Compare a document with the log: return recovered roles and rows that the log lacks.
 
     Args:
         doc: The document.
-        conversation: The record.
-        session_id: Whose messages become those that only the document has.
-        now_ms: When they do, in epoch milliseconds.
+        conversation: The recorded messages.
+        session_id: The session of new rows.
+        now_ms: The time of new rows, in epoch milliseconds.
     """
     as_found = DocumentReading(notes=doc.damage)
     answered = any(message.role == "assistant" for message in conversation.messages.values())
