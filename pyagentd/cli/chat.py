@@ -1,8 +1,8 @@
 """``pyagentd chat``: a conversation on the terminal.
 
-Finished text scrolls by and stays; below it are the text that is coming, an open question, and the line to type in.
-There is one event loop: one task handles the daemon's events in order, and prompt_toolkit reads the keys. The command
-itself is in ``send``: it loads this module when the terminal waits for it.
+Finished text scrolls up; below it are the unfinished text, an open question, and the input line. There is one event
+loop: one task handles the daemon's events in order, and prompt_toolkit reads the keys. The command itself is in
+``send``, which loads this module when it is needed.
 """
 
 import asyncio
@@ -62,14 +62,14 @@ from pyagentd.tools.process import git_files
 from pyagentd.wire.client import CALL_TIMEOUT_S, COMMAND_TIMEOUT_S
 from pyagentd.words import printable
 
-_LEAVE_S = 2.0  # how long a second Ctrl-C leaves
-_TAKEN_S = 5.0  # until the daemon has what was sent just before one left
-_UNARMED_S = 0.7  # what was typed for something else is not an answer to a question that has just appeared
+_LEAVE_S = 2.0  # time for a second Ctrl-C, which leaves
+_TAKEN_S = 5.0  # time for the daemon to accept the last message when the user leaves
+_UNARMED_S = 0.7  # time for which keys do not answer a question that has just appeared
 _REDRAW_S = 0.05
 _TICK_S = 0.5
-_SHOWN_ROWS = 60  # of the log, when a session is resumed
+_SHOWN_ROWS = 60  # rows of the log shown when a session is resumed
 _PICKED = 12  # sessions to choose from
-_FRESH_S = 10.0  # how long the files of the project are not listed again
+_FRESH_S = 10.0  # how long the list of the project's files is cached
 _MOST_FILES = 20_000
 _MOST_COMPLETIONS = 50
 _BOLD, _DIM = "\x1b[1m", "\x1b[2m"
@@ -84,20 +84,20 @@ LETTERS: Mapping[str, tuple[str, str]] = {
     "e": ("edit", "edit"),
     "d": ("diff", "diff"),
 }
-"""The letters that answer an approval, with what each decides and a word for it."""
+"""The letters that answer an approval, with the decision and the word of each."""
 
 
 def letters(ask: Mapping[str, Any]) -> dict[str, str]:
-    """Return the letters that ``ask`` can be answered with, each with its word."""
+    """Return the letters that answer ``ask``, each with its word."""
     offered = {*choices(ask), "deny", *(["diff"] if whole(ask) else [])}
     return {letter: word for letter, (decision, word) in LETTERS.items() if decision in offered}
 
 
 class MarkdownBlocks:
-    """Cuts Markdown that is still being written into blocks that are complete and the one that is not.
+    """Splits streamed Markdown into complete blocks and an incomplete rest.
 
     Attributes:
-        rest: What is not complete yet.
+        rest: The incomplete last block.
     """
 
     def __init__(self) -> None:
@@ -105,7 +105,7 @@ class MarkdownBlocks:
         self.rest = ""
 
     def feed(self, text: str) -> str:
-        """Add ``text``, and return the blocks that are complete now, "" for none."""
+        """Add ``text`` and return the blocks that it completes, or ""."""
         self.rest += text
         if "\n" not in self.rest:
             return ""
@@ -116,13 +116,13 @@ class MarkdownBlocks:
         return "".join(lines[:at])
 
     def flush(self) -> str:
-        """Return what is left: nothing more comes."""
+        """Return the rest at the end of the stream."""
         rest, self.rest = self.rest, ""
         return rest
 
 
 def pick_session(found: Iterable[Mapping[str, Any]], root: Path) -> Path | None:
-    """Return the branch of the session that is chosen, those of ``root`` first; None where there is none."""
+    """Ask the user to choose a session, those of ``root`` first; return its branch, or None if there are none."""
     rows = [each for each in found if each["current"] and not each["agent"]]
     rows.sort(key=lambda each: str(each["updated"]), reverse=True)
     rows.sort(key=lambda each: workspace_root(Path(each["branch"])) != str(root))
@@ -145,12 +145,12 @@ def _row(session: Mapping[str, Any]) -> str:
     return f"{title}  ({str(session['updated'])[:16].replace('T', ' ')}, {session['session_id']})"
 
 
-_TABLE = re.compile(r"^``` text\n.*?^```$", re.MULTILINE | re.DOTALL)  # what slash commands answer
+_TABLE = re.compile(r"^``` text\n.*?^```$", re.MULTILINE | re.DOTALL)  # the answer of a slash command
 
 
 def wrap_columns(text: str, width: int) -> str:
-    """Return ``text`` with lines of at most ``width`` columns; what goes on stands below its own column."""
-    width = max(1, width)  # a terminal may be narrower than what stands around the text
+    """Wrap ``text`` at ``width`` columns; a continued line is indented to the start of its last column."""
+    width = max(1, width)  # a terminal may be narrower than the margins
 
     def lines() -> Iterator[str]:
         for line in text.split("\n"):
@@ -164,9 +164,9 @@ class Chat:
     """One chat.
 
     Args:
-        place: The branch's directory; None makes a session with the first message.
-        preset: Of the new session.
-        root: Where the new session works.
+        place: The branch's directory; None creates a session with the first message.
+        preset: The preset of a new session.
+        root: The project of a new session.
     """
 
     def __init__(self, place: Path | None, *, preset: str | None, root: Path) -> None:
@@ -175,26 +175,26 @@ class Chat:
         self._daemon = Daemon("pyagentd chat", self._arrivals.put_nowait, self._lost)
         self._branch = ""
         self._is_attached = False
-        self._known = 0  # the last row that is on the screen
+        self._known = 0  # the last shown row
         self._settings: Mapping[str, Any] = {}
         self._state = "idle"
-        self._began = 0.0  # when the run did, by the monotonic clock
+        self._began = 0.0  # start of the run by the monotonic clock
         self._queued = 0
         self._title = ""
         self._used = ""  # of the context
         self._asks: dict[str, Mapping[str, Any]] = {}  # the first one is on the screen
-        self._form: QuestionForm | None = None  # of a model's questions, if they are what is on the screen
-        self._armed_at = 0.0  # letters before are no answers
-        self._lasting: Literal["session", "always"] | None = None  # what waits for its second key
-        self._reasons = False  # whether what is typed is the reason of a denial
-        self._is_begun = False  # whether the line was begun before the question appeared, and is no answer to it
-        self._drafts: dict[str, str] = {}  # arguments as they were edited, until the daemon has taken them
-        self._is_lent = False  # whether the terminal is another program's
+        self._form: QuestionForm | None = None  # for questions from a model, if they are on the screen
+        self._armed_at = 0.0  # letters typed earlier are not answers
+        self._lasting: Literal["session", "always"] | None = None  # the decision that waits for confirmation
+        self._reasons = False  # whether the input is the reason of a denial
+        self._is_begun = False  # whether the input was begun before the question appeared, so is not an answer
+        self._drafts: dict[str, str] = {}  # edited arguments, until the daemon has accepted them
+        self._is_lent = False  # whether another program uses the terminal
         self._interrupted_at = float("-inf")
         self._calls: set[str] = set()
         self._transcript, self._progress = Transcript(), Progress()
         self._answer, self._dim = MarkdownBlocks(), ""
-        self._tail: tuple[str, list[str]] = ("", [])  # the answer's last block, and its lines as they look
+        self._tail: tuple[str, list[str]] = ("", [])  # the answer's last block, and its rendered lines
         self._commands: Sequence[Mapping[str, Any]] = ()
         self._working: set[asyncio.Task[None]] = set()
 
@@ -226,7 +226,7 @@ class Chat:
             note(f"{'the run goes on; ' if self._busy else ''}continue with: pyagentd chat {name}")
         return ExitCode.DONE
 
-    # What is typed
+    # Input
 
     def _session(self) -> PromptSession[str]:
         keyboard, self._display = _terminal(lambda: self._is_lent)
@@ -250,7 +250,7 @@ class Chat:
 
     def _keys(self) -> KeyBindings:
         keys = KeyBindings()
-        typing = ~is_searching  # a search, which Ctrl-R begins, has keys of its own
+        typing = ~is_searching  # a search (Ctrl-R) has its own keys
         asked = typing & Condition(lambda: self._is_asked and not self._input.default_buffer.text)
         empty = typing & Condition(lambda: not self._input.default_buffer.text)
 
@@ -352,7 +352,7 @@ class Chat:
         self._interrupted_at = now
         asyncio.get_running_loop().call_later(_LEAVE_S, event.app.invalidate)
 
-    # What is asked
+    # Questions
 
     @property
     def _ask(self) -> Mapping[str, Any] | None:
@@ -360,7 +360,7 @@ class Chat:
 
     @property
     def _is_asked(self) -> bool:
-        """Whether letters decide."""
+        """Whether letters answer the question on the screen."""
         return self._ask is not None and self._form is None and not self._reasons
 
     @property
@@ -368,7 +368,7 @@ class Chat:
         return self._state in ("busy", "retrying", "waiting")
 
     def _arm(self) -> None:
-        """Have letters decide a moment after the last one was typed for something else."""
+        """Ignore letters for a moment, since they may have been typed for something else."""
         self._armed_at = time.monotonic() + _UNARMED_S
 
     def _decide(self, letter: str) -> None:
@@ -403,7 +403,7 @@ class Chat:
         async with self._lend():
             arguments = await asyncio.to_thread(edit_arguments, ask, self._drafts.get(id, ""))
         if arguments is not None:
-            self._drafts[id] = arguments  # a mistake in them is not the end of them
+            self._drafts[id] = arguments  # kept, in case the daemon rejects them
             await self._reply(ask, "allow", input=arguments)
 
     async def _suspend(self) -> None:
@@ -412,7 +412,7 @@ class Chat:
 
     @asynccontextmanager
     async def _lend(self) -> AsyncIterator[None]:
-        """Leave the terminal, as the chat found it, to another program."""
+        """Restore the terminal for another program during the block."""
         self._is_lent = True
         try:
             async with in_terminal():
@@ -421,7 +421,7 @@ class Chat:
             self._is_lent = False
 
     async def _put(self, ask: Mapping[str, Any]) -> None:
-        """Show an ask; the first of those that wait is answered."""
+        """Add an ask; the first open one is shown."""
         if str(ask["id"]) in self._asks:
             return
         self._asks[str(ask["id"])] = ask
@@ -449,15 +449,15 @@ class Chat:
                 await self._show_ask(ask)
 
     def _end_question(self) -> None:
-        """Forget the answer that was begun; a reason that was being typed is no message."""
+        """Drop an unfinished answer, including the reason that was being typed."""
         if self._reasons:
             self._input.default_buffer.reset()
         self._form, self._lasting, self._reasons = None, None, False
 
-    # To and from the daemon
+    # Messages to and from the daemon
 
     def _do(self, work: Awaitable[None]) -> None:
-        """Do something that asks the daemon; what goes wrong is said."""
+        """Run ``work`` in the background and print its error, if any."""
 
         async def report() -> None:
             try:
@@ -471,7 +471,7 @@ class Chat:
         task.add_done_callback(self._working.discard)
 
     async def _send(self, text: str) -> None:
-        message = new_id("msg")  # sent twice it is one message
+        message = new_id("msg")  # with one id, a second attempt does not send it twice
         for attempt in (1, 2):
             try:
                 check_length(text, hint="name a file that holds it")
@@ -482,11 +482,11 @@ class Chat:
                 limit = COMMAND_TIMEOUT_S if text.startswith("/") else CALL_TIMEOUT_S
                 sent = await self._daemon.call("prompt", limit, branch=self._branch, text=text, id=message, env=env)
                 break
-            except Unreachable:  # it ended unseen; calling it starts it
+            except Unreachable:  # the daemon ended unnoticed; the next call starts it
                 if attempt == 2:
                     raise
         if command := sent.get("command"):
-            if not command["recorded"]:  # else it is among the events
+            if not command["recorded"]:  # a recorded answer arrives as events
                 await self._print(wrap_columns(printable(str(command["text"])), self._console.size.width))
             await self._list_commands()
 
@@ -495,7 +495,7 @@ class Chat:
         self._commands = found["commands"]
 
     async def _attach(self, name: str = "chat") -> None:
-        """Watch the session, made now if it is new, and show what is not on the screen."""
+        """Attach to the session, creating a new one if needed, and show the events that were missed."""
         if self._is_attached:
             return
         if self._place is None:
@@ -521,7 +521,7 @@ class Chat:
             await self._say(str(line))
 
     async def _missed_events(self, upto: int) -> list[Event]:
-        """Return the events of the rows up to ``upto`` that are not on the screen; at first only the last turns."""
+        """Return the events up to row ``upto`` that were not shown; the first time only those of the last turns."""
         first = not self._known
         after = self._known or max(0, upto - _SHOWN_ROWS)
         events: list[Event] = []
@@ -547,11 +547,11 @@ class Chat:
             event = await self._arrivals.get()
             try:
                 if event.branch != self._branch or 0 < event.seq <= self._known:
-                    continue  # on the screen already
+                    continue  # already shown
                 await self._show(event)
                 self._known = max(self._known, event.seq)
             except PyagentdError:
-                pass  # the daemon is gone, which is said
+                pass  # the daemon has ended, which ``_lost`` reports
             if self._arrivals.empty():
                 self._input.app.invalidate()
 
@@ -594,14 +594,14 @@ class Chat:
                 self._is_attached = False
                 await self._attach()
 
-    # What is shown
+    # Output
 
     async def _show_prompt(self, text: str) -> None:
         await self._finish()
         self._transcript = Transcript()
 
         first, *more = printable(text.strip()).splitlines() or [""]
-        style = "" if first.startswith("/") else "bold"  # what a command answers stands below it
+        style = "" if first.startswith("/") else "bold"  # below a command is its answer
         await self._print(
             "", Text(f"› {first}", style="bold"), *(Text(f"  {line}", style=style) for line in more), ""
         )
@@ -628,14 +628,14 @@ class Chat:
             await self._print(self._markdown(rest), "")
 
     async def _finish(self) -> None:
-        """Leave nothing unfinished above."""
+        """Print all unfinished output."""
         for piece in self._transcript.end():
             await self._write(piece)
         await self._end_dim()
         await self._end_answer()
 
     def _draft_lines(self) -> list[str]:
-        """Return the lines of the answer's last block, as they look."""
+        """Return the rendered lines of the answer's last block."""
         rest = self._answer.rest
         if rest != self._tail[0]:
             with self._console.capture() as drawn:
@@ -644,7 +644,7 @@ class Chat:
         return self._tail[1]
 
     def _markdown(self, text: str) -> Markdown:
-        room = self._console.width - 2  # beside a block is a space on both sides
+        room = self._console.width - 2  # a block has a space on both sides
         text = _TABLE.sub(lambda block: wrap_columns(block[0], room), text)
         return Markdown(text, code_theme="ansi_dark", hyperlinks=False)
 
@@ -653,7 +653,7 @@ class Chat:
             await self._print(Text(f"· {printable(text)}", style="yellow"))
 
     async def _print(self, *parts: Any) -> None:
-        with self._console.capture() as drawn:  # before the line to type in goes away
+        with self._console.capture() as drawn:  # render before the input line is hidden
             for part in parts:
                 self._console.print(part, markup=False)
         async with in_terminal():
@@ -661,13 +661,13 @@ class Chat:
             sys.stdout.flush()
 
     async def _tick(self) -> None:
-        while True:  # the seconds of a run are seen to pass
+        while True:  # refresh the seconds that a run has taken
             await asyncio.sleep(_TICK_S)
             if self._busy:
                 self._input.app.invalidate()
 
     def _above(self) -> ANSI:
-        """Return what stands above the line to type in, with its mark."""
+        """Return the text above the input line, with the mark of that line."""
         room = max(3, self._console.size.height - 10)
         lines = [*self._draft_lines()[-room:], *self._news()]
         mark = "reason › " if self._reasons else "› "
@@ -694,13 +694,13 @@ class Chat:
             yield from self._wrap_styled(f"{self._progress.text} {waited} s", _DIM)
 
     def _wrap_styled(self, text: str, style: str = "") -> Iterator[str]:
-        """Yield ``text`` in lines that the terminal has room for: what it cannot show in one it would cut."""
+        """Yield ``text`` wrapped to the terminal's width, since longer lines would be cut."""
         for line in printable(text).splitlines():
             for piece in Text(line).wrap(self._console, self._console.width):
                 yield f"{style}{piece.plain}\x1b[0m" if style else piece.plain
 
     def _key_lines(self, words: Mapping[str, str]) -> Iterator[str]:
-        """Yield what the keys ``words`` do, in lines that the terminal has room for."""
+        """Yield the keys and their ``words``, wrapped to the terminal's width."""
         line, wide = "", 0
         for key, word in words.items():
             more = len(f"{key} {word}")
@@ -725,7 +725,7 @@ class Chat:
 def _terminal(is_lent: Callable[[], bool]) -> tuple[Vt100Input, Vt100_Output]:
     """Return the keyboard and the screen of a chat.
 
-    While the chat prints, keys and pastes still come as they are: the terminal is put back only for another program.
+    The terminal stays in raw mode with marked pastes while the chat prints; it is restored only for another program.
     """
 
     class Keyboard(Vt100Input):
@@ -741,21 +741,21 @@ def _terminal(is_lent: Callable[[], bool]) -> tuple[Vt100Input, Vt100_Output]:
 
 
 class _History(FileHistory):
-    """What was sent before, of all chats."""
+    """The history of messages of all chats."""
 
     def __init__(self) -> None:
         file = sessions_dir() / ".chat-history"
         file.parent.mkdir(parents=True, exist_ok=True)
-        os.close(os.open(file, os.O_CREAT | os.O_WRONLY, 0o600))  # prompts are nobody else's
+        os.close(os.open(file, os.O_CREAT | os.O_WRONLY, 0o600))  # prompts are private
         super().__init__(str(file))
 
     def store_string(self, string: str) -> None:
-        with suppress(OSError):  # a full disk keeps nobody from sending
+        with suppress(OSError):  # with a full disk a message can still be sent
             super().store_string(string)
 
 
 def _diff(text: str, mark: str = "") -> Iterator[Any]:
-    """Yield the lines of a text, those of a diff in its colours; only lines behind ``mark`` are of one."""
+    """Yield the lines of a text; those that begin with ``mark`` are a diff and get its colours."""
     for line in printable(text).splitlines():
         body = line.removeprefix(mark)
         of_diff = line.startswith(mark) and not body.startswith(("+++", "---"))
@@ -763,7 +763,7 @@ def _diff(text: str, mark: str = "") -> Iterator[Any]:
         yield Text(line, style=style)
 
 
-# What Tab completes: the files of the project behind @, commands and their arguments behind /.
+# Completion with Tab: the files of the project after @, commands and their arguments after /.
 
 
 def _complete(event: KeyPressEvent) -> None:
@@ -786,7 +786,7 @@ def _complete(event: KeyPressEvent) -> None:
 
 
 class _Completer(Completer):
-    """What a prompt can name."""
+    """Completes files and commands in a prompt."""
 
     def __init__(self, root: Callable[[], Path], commands: Callable[[], Sequence[Mapping[str, Any]]]) -> None:
         self._root, self._commands = root, commands
@@ -807,7 +807,7 @@ class _Completer(Completer):
 
 
 def command_completions(line: str, commands: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
-    """Yield the lines that a slash command can be completed to, each with what it is about."""
+    """Yield the completions of a slash command, each with a description."""
     for command in commands:
         name = f"/{command['name']}"
         if name.startswith(line):
@@ -823,14 +823,14 @@ def command_completions(line: str, commands: Iterable[Mapping[str, Any]]) -> Ite
 
 
 def _values(argument: Mapping[str, Any], word: str) -> list[tuple[str, str]]:
-    """Return what an argument can be that begins with ``word``, each with what is known of it."""
+    """Return an argument's values that begin with ``word``, each with a description."""
     choices = ((str(each), "") for each in argument.get("choices") or ())
     known = models_known().items() if argument.get("values") == "models" else choices
     return [(value, about) for value, about in known if value.startswith(word)]
 
 
 def files(root: Path) -> list[str]:
-    """Return the files of a project by their relative names: those of git, else all that are there."""
+    """Return the relative names of a project's files: those that git knows, without git all files."""
     if (known := git_files(root, _MOST_FILES)) is not None:
         return known
     found: list[str] = []
@@ -843,7 +843,7 @@ def files(root: Path) -> list[str]:
 
 
 def completions(word: str, names: Sequence[str]) -> list[str]:
-    """Return the names that begin with ``word``, or else have it somewhere, the shortest first."""
+    """Return the names that begin with ``word``, or if none does, those that contain it; the shortest first."""
     lower = word.lower()
     found = [name for name in names if name.startswith(word)] or [name for name in names if lower in name.lower()]
     return sorted(found, key=lambda name: (len(name), name))[:_MOST_COMPLETIONS]

@@ -1,6 +1,6 @@
-"""Follows a run to its end: prints events, asks the user, and handles Ctrl-C and time-outs.
+"""Follows a run to its end: prints events, puts questions to the user, and handles Ctrl-C and time-outs.
 
-One loop without concurrency checks events, the keyboard and Ctrl-C in turn, at least ten times a second.
+One loop without concurrency polls events, the keyboard and Ctrl-C in turn, at least ten times a second.
 """
 
 import contextlib
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from rich.status import Status
 
 
-# Ctrl-C while a message is sent and its run is followed: counted, not raised, so that no half-read event is lost.
+# Ctrl-C while following a run is counted instead of raised, so that no half-read event is lost.
 
 _PATIENT = 2  # the first detaches, the second aborts
 
 
 class Interrupts:
-    """Counts SIGINT while entered; within another one, that one goes on counting. The third is raised."""
+    """Counts SIGINT inside its block and raises KeyboardInterrupt on the third; if nested, the outer one counts."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -59,13 +59,13 @@ class Interrupts:
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.count += 1
-        if self.count > _PATIENT:  # nobody looks: the daemon does not answer
+        if self.count > _PATIENT:  # the loop does not react: the daemon does not answer
             raise KeyboardInterrupt
 
 
-# What a waiting user sees: a spinner that says what the run is waiting for.
+# A spinner that shows what the run is waiting for.
 #
-# On stderr and on a terminal only; ``rich`` is imported when there is first something to show.
+# On stderr and on a terminal only; ``rich`` is imported when the spinner is first shown.
 
 _TEXTS = {"busy": "Waiting for the model…", "waiting": "Waiting for an answer to a question…"}
 
@@ -81,7 +81,7 @@ class Progress:
         self._status: Status | None = None
 
     def take(self, event: Event) -> None:
-        """Take note of an event; what agents do is said in the words of the overlay in Emacs."""
+        """Record an event; agents' states use the same words as the overlay in Emacs."""
         match event.kind, event.args:
             case "status", (Mapping() as status,):
                 self._take_status(status)
@@ -111,7 +111,7 @@ class Progress:
 
     @property
     def text(self) -> str:
-        """What the run is waiting for, in lines."""
+        """The text of the spinner: what the run is waiting for, in lines."""
         return "\n".join(filter(None, [self._todo, *(self._agents.values() or [self._state])]))
 
     def show(self) -> None:
@@ -128,14 +128,14 @@ class Progress:
         self._status.update(Text(printable_(self.text)))
 
     def hide(self) -> None:
-        """Take the spinner away."""
+        """Remove the spinner."""
         if self._status is not None:
             self._status.stop()
             self._status = None
 
 
 def retry_status(status: Mapping[str, Any]) -> str:
-    """Return what a ``retry_status`` status says: the failed attempt, when the next one is, and why."""
+    """Return a text for the state "retrying": the failed attempt, the time of the next one, and the reason."""
     attempt, most, retry_at = status.get("attempt"), status.get("max_attempts"), status.get("retry_at")
     which = f" ({attempt} of {most} failed)" if attempt and most else ""
     when = ""
@@ -145,11 +145,11 @@ def retry_status(status: Mapping[str, Any]) -> str:
     return " ".join(filter(None, (f"Retrying{which}{when}…", status.get("message"))))
 
 
-# A run as it is seen on a terminal: what the model says, a line for each tool it uses, dim reasoning.
+# A run as text for a terminal: the model's answer, one line per tool call, dim reasoning.
 #
-# Pure: inserts go in (text and role as in ``pyagentd.events``), pieces to print come out. The layout of the document
-# (fences, the next prompt's ``###``) belongs to the file; here it is reduced to what a reader follows. Neighbouring
-# inserts of one role may arrive merged, so one can end a block and begin the next.
+# Pure: inserts go in (text and role as in ``pyagentd.events``), pieces to print come out. Markup of the document
+# (fences, the next prompt's ``###``) is left out. Neighbouring inserts of one role may arrive merged, so one insert
+# can end a block and begin the next.
 
 Style = Literal["plain", "dim"]
 
@@ -157,29 +157,29 @@ _FENCE = re.compile(r"(?:\A|\n)```(?: (?P<kind>tool|reasoning|error|compaction)\
 
 
 class Piece(NamedTuple):
-    """Text to print as it is."""
+    """A piece of text to print unchanged."""
 
     text: str
     style: Style = "plain"
 
 
 class Transcript:
-    """Turns the inserts of one run into pieces, one blank line between blocks.
+    """Turns the inserts of one run into pieces, with one blank line between blocks.
 
     Args:
-        apart: The dim pieces, whole lines, go elsewhere than the answer; reasoning is left out.
+        apart: The dim pieces, which are whole lines, go to another stream than the answer; reasoning is left out.
 
     Attributes:
-        at_line_start: Whether what was printed so far ends with a newline.
+        at_line_start: Whether the output so far ends with a newline.
     """
 
     def __init__(self, *, apart: bool = False) -> None:
         self._apart = apart
-        self._part_lines: str | None = None  # kind of the block printed last, while it can go on
-        self._inside: str | None = None  # kind of the fence that is open
-        self._closer = ""  # what may have closed it: reasoning can contain fences of its own
-        self._told = 0  # calls that were shown, and whose text in the document is still to come
-        self._calls: set[str] = set()  # their ids
+        self._part_lines: str | None = None  # kind of the last printed block, while it can continue
+        self._inside: str | None = None  # kind of the open fence
+        self._closer = ""  # a fence that may have closed it: reasoning can contain fences
+        self._told = 0  # number of shown calls whose text in the document has not arrived yet
+        self._calls: set[str] = set()  # ids of the shown calls
         self._anything = False
         self.at_line_start = True
 
@@ -192,18 +192,18 @@ class Transcript:
         if role == "response":
             yield from self._say("answer", text)
         elif role is None:
-            # Separators and the prompt that follows: the document's, not the reader's.
+            # Separators and the next prompt are not printed.
             self._part_lines = None
 
     def tool(self, call: Mapping[str, Any]) -> Iterator[Piece]:
-        """Yield the line of a call that has its result; its text in the document is left out when it comes."""
+        """Yield the line of a finished call; the call's text in the document is then skipped."""
         if (id := str(call.get("id"))) not in self._calls:
             self._calls.add(id)
             self._told += 1
             yield from self._line(str(call.get("summary") or call.get("name")))
 
     def end(self) -> Iterator[Piece]:
-        """Yield what ends the output: a newline if the last line has none."""
+        """Yield a final newline if the last line has none."""
         if not self.at_line_start:
             self.at_line_start = True
             yield Piece("\n")
@@ -226,7 +226,7 @@ class Transcript:
         yield from self._content(text[at:])
 
     def _content(self, text: str) -> Iterator[Piece]:
-        # Of what is fenced only reasoning is shown: tools are announced, an error is reported as the run's end.
+        # Only the contents of reasoning fences are shown: tools have a line, errors are reported at the run's end.
         if self._inside != "reasoning" or self._apart or (self._closer and not text.strip()):
             return
         yield from self._say("reasoning", self._closer + text, "dim")
@@ -235,7 +235,7 @@ class Transcript:
     def _announce(self, call: str) -> Iterator[Piece]:
         if self._told:
             self._told -= 1
-        else:  # nobody said how it came out: it was caught up with
+        else:  # no event announced the call: it is being replayed
             yield from self._line(call.removeprefix("(").removesuffix(")"))
 
     def _line(self, call: str) -> Iterator[Piece]:
@@ -267,17 +267,17 @@ class Transcript:
             yield Piece(text, style)
 
 
-# Where the events of a run go: a terminal or pipe as text, or one JSON object a line.
+# Output of a run's events: text for a terminal or pipe, or one JSON object a line.
 
 _POSITIONAL: Mapping[str, tuple[str, ...]] = {"insert": ("text", "role"), "prompt": ("text", "place")}
 
 
 class View:
-    """Shows a run; this one nothing of it.
+    """Shows a run; this base class prints nothing.
 
     Attributes:
-        denied: Calls that were denied because nobody could be asked, as ``denied`` events say.
-        message_id: The prompt that the last run that began answers.
+        denied: Calls denied because no human could be asked, from ``denied`` events.
+        message_id: The prompt of the last run that began.
     """
 
     def __init__(self) -> None:
@@ -285,7 +285,7 @@ class View:
         self.message_id: str | None = None
 
     def show(self, event: Event) -> None:
-        """Show one event, and take note of it."""
+        """Record one event, and print it in subclasses."""
         match event.kind, event.args:
             case "denied", (Mapping() as call,):
                 self.denied.append(call)
@@ -293,14 +293,14 @@ class View:
                 self.message_id = message
 
     def idle(self) -> None:
-        """Nothing has come for a moment."""
+        """Do nothing; subclasses show that no event has arrived for a moment."""
 
     def pause(self) -> None:
-        """Leave the last line finished and the terminal to somebody else; also at the end."""
+        """Finish the last line, before other output and at the end."""
 
 
 class JsonView(View):
-    """One event a line."""
+    """Prints one event a line."""
 
     def show(self, event: Event) -> None:
         """Print ``event``."""
@@ -309,12 +309,12 @@ class JsonView(View):
 
 
 class TextView(View):
-    """The answer as it comes on stdout; what the wait is for on stderr.
+    """Prints the answer on stdout as it arrives, and the spinner on stderr.
 
-    Into a pipe or a file stdout holds the answer alone; what the model does goes to stderr.
+    If stdout is a pipe or a file, it gets only the answer; tool calls go to stderr.
 
     Args:
-        known: Notices that the user has read, which a run may find again.
+        known: Notices that the user has read, so that a run does not repeat them.
     """
 
     def __init__(self, known: Collection[str] = ()) -> None:
@@ -325,7 +325,7 @@ class TextView(View):
         self._progress = Progress()
 
     def show(self, event: Event) -> None:
-        """Print what ``event`` adds."""
+        """Print the text that ``event`` adds."""
         super().show(event)
         self._progress.take(event)
         match event.kind, event.args:
@@ -338,7 +338,7 @@ class TextView(View):
                 note(str(notice.get("text", "")))
 
     def idle(self) -> None:
-        """Show what the wait is for, unless a line is being written."""
+        """Show the spinner, unless a line is being written."""
         if self._transcript.at_line_start:
             self._progress.show()
 
@@ -354,7 +354,7 @@ class TextView(View):
             self._progress.hide()
             stream = sys.stderr if piece.style == "dim" and not self._terminal else sys.stdout
             if stream is sys.stderr:
-                sys.stdout.flush()  # both may go into one pipe
+                sys.stdout.flush()  # stdout and stderr may be the same pipe
             said = text_for(piece.text, stream)
             stream.write(dim(said, stream) if piece.style == "dim" else said)
         sys.stdout.flush()
@@ -364,8 +364,8 @@ class TextView(View):
 def event_object(event: Event) -> dict[str, Any]:
     """Return ``event`` as the object ``--json`` prints: ``kind``, ``branch``, ``seq`` and its arguments by name.
 
-    An argument whose name is taken (an ask names the branch that asks, which may be an agent's) gets ``event_`` in
-    front of the envelope's: ``{"branch": asker, "event_branch": shown on}``.
+    If an argument has the name of a key of the envelope, that key gets the prefix ``event_``. For example an ask has
+    the asking branch, which may be an agent's: ``{"branch": asker, "event_branch": shown on}``.
     """
     envelope: dict[str, Any] = {"kind": str(event.kind), "branch": event.branch, "seq": event.seq}
     if names := _POSITIONAL.get(event.kind):
@@ -383,7 +383,7 @@ def page_events(page: Mapping[str, Any], branch: str) -> Iterator[Event]:
 
 
 def replay(link: DaemonClient, branch: str, after: int | None, upto: int) -> Iterator[Event]:
-    """Yield the events of the rows behind ``after`` (None: from the run in flight on) up to ``upto``."""
+    """Yield the events of the rows after ``after`` (None: from the current run on) up to ``upto``."""
     while after is None or after < upto:
         page = link.call("replay", branch=branch, after=after, upto=upto)
         yield from page_events(page, branch)
@@ -392,7 +392,7 @@ def replay(link: DaemonClient, branch: str, after: int | None, upto: int) -> Ite
             return
 
 
-# A model's questions on the terminal: asked one after the other, answered by numbers or words; pure.
+# Questions from a model on the terminal: asked one after the other, answered by numbers or words; pure.
 
 _PICKS = re.compile(r"\d+(?:[\s,]+\d+)*")
 
@@ -403,7 +403,7 @@ Decision = Literal["allow", "session", "always", "answer", "deny", "edit", "abor
 
 
 class Reply(NamedTuple):
-    """What the user decided; ``edit``: to give other arguments."""
+    """The user's decision; ``edit`` means to edit the arguments."""
 
     decision: Decision
     reason: str = ""
@@ -411,10 +411,10 @@ class Reply(NamedTuple):
 
 
 class QuestionForm:
-    """The questions of an ask, and what was answered so far.
+    """The questions of an ask, and the answers so far.
 
     Args:
-        ask: As the daemon tells it, of kind "question".
+        ask: The ask from the daemon, of kind "question".
     """
 
     def __init__(self, ask: Mapping[str, Any]) -> None:
@@ -422,8 +422,8 @@ class QuestionForm:
         self._answers: list[list[str]] = []
 
     def prompt(self) -> str:
-        """Return the question that comes next, with what may be typed."""
-        place = min(len(self._answers), len(self._questions) - 1)  # the last one, until its answer has been taken
+        """Return the next question, with the possible input."""
+        place = min(len(self._answers), len(self._questions) - 1)  # stay at the last one until it is answered
         asked = self._questions[place]
         lines = question_lines(asked, place if len(self._questions) > 1 else None)
         number = "numbers" if asked.get("multi_select") else "a number"
@@ -432,7 +432,7 @@ class QuestionForm:
         return "\n".join([*lines, f"[{', '.join([*ways, f'{DECLINE} [why]', ABORT])}] "])
 
     def take(self, line: str) -> Reply | None:
-        """Take the answer to the question that was asked; return the reply once all are answered, or refused."""
+        """Record the answer to the current question; return the reply once all are answered or one is refused."""
         word, _, rest = line.strip().partition(" ")
         if word in (DECLINE, ABORT):
             return Reply("deny" if word == DECLINE else "abort", rest.strip())
@@ -442,12 +442,12 @@ class QuestionForm:
             return None
         if any(self._answers):
             return Reply("answer", answers=json.dumps(self._answers, ensure_ascii=False))
-        self._answers.clear()  # nothing was answered: they are asked anew
+        self._answers.clear()  # all answers are empty: ask again
         return None
 
 
 def parse_answer(line: str, asked: Mapping[str, Any]) -> list[str]:
-    """Return the answer that a line gives to a question: options by number, words, or one option and words."""
+    """Parse the typed answer to a question: numbers of options, text, or one number and text."""
     text, options = line.strip(), asked.get("options") or ()
     labels = [str(option["label"]) for option in options]
     found = _PICKS.match(text)
@@ -461,7 +461,7 @@ def parse_answer(line: str, asked: Mapping[str, Any]) -> list[str]:
 
 
 def question_lines(asked: Mapping[str, Any], number: int | None = None) -> list[str]:
-    """Return the lines that put one question; ``number``, from 0, of several."""
+    """Return the lines of one question; ``number``, from 0, if there are several."""
     header = f"{asked['header']}: " if asked.get("header") else ""
     several = "  (several)" if asked.get("multi_select") else ""
     lines = [f"{'' if number is None else f'{number + 1}. '}{header}{asked['question']}{several}"]
@@ -472,16 +472,16 @@ def question_lines(asked: Mapping[str, Any], number: int | None = None) -> list[
 
 
 def command(ask: Mapping[str, Any]) -> str:
-    """Return a command that would answer the questions of ``ask``, as an example."""
+    """Return an example of a command that answers the questions of ``ask``."""
     example = [[str((asked.get("options") or [{"label": "…"}])[0]["label"])] for asked in ask["questions"]]
     return f"pyagentd answer {ask['id']} --answers {shlex.quote(json.dumps(example, ensure_ascii=False))}"
 
 
-# A question of the run, asked on the terminal, with every answer that it has.
+# A question of the run, asked on the terminal with all its possible answers.
 #
-# The first answer wins wherever it is given, so the line is read without blocking and a question that was settled
-# elsewhere is withdrawn. What was typed before a question was on the screen answers nothing. Questions go to stderr:
-# stdout holds the answer only.
+# The first answer wins, from whichever client, so the line is read without blocking, and a question that was answered
+# elsewhere is withdrawn. Input typed before the question was shown is dropped. Questions go to stderr: stdout gets
+# only the model's answer.
 
 _WORDS: Mapping[str, Decision] = {
     "y": "allow", "yes": "allow", "allow": "allow", "once": "allow",
@@ -503,11 +503,11 @@ _SCOPE_TOLD: Mapping[str, str] = {**_TOLD, "always": "p add it to the scope"}
 
 
 def question(ask: Mapping[str, Any], branch: str) -> str:
-    """Return the text that puts ``ask`` to a user who follows ``branch``."""
+    """Return the text of ``ask`` for a user who follows ``branch``."""
     if ask.get("kind") == "question":
         return "\n".join(map(printable, _questions(ask, branch)))
     lines = [text for line in ask.get("lines") or () for text in _part_lines(line["parts"])]
-    if (reason := ask.get("reason")) and ask.get("kind") != "scope":  # which says why in its lines
+    if (reason := ask.get("reason")) and ask.get("kind") != "scope":  # a scope ask has the reason in its lines
         lines.append(f"  Asked because {reason}")
     if patterns := ask.get("remember") or ():  # exactly what "session" and "always" would remember
         lines.append("  s and p would allow from now on:")
@@ -517,14 +517,14 @@ def question(ask: Mapping[str, Any], branch: str) -> str:
 
 
 def whole(ask: Mapping[str, Any]) -> str:
-    """Return what `d` shows: all of a change, or of a call that its question cuts off; "" where nothing is cut."""
+    """Return the text that `d` shows: the whole change, or a call that the question cuts; "" if nothing is cut."""
     parts = (part for line in ask.get("lines") or () for part in line["parts"])
     is_cut = any(not isinstance(part, str) and part.get("more") for part in parts)
     return str(ask.get("preview") or (is_cut and ask.get("detail")) or "")
 
 
 def _part_lines(parts: Sequence[Any]) -> Iterator[str]:
-    """Yield a line of a question; that with a preview is several."""
+    """Yield the text of one line of a question; a preview takes several lines."""
     for part in parts:
         if not isinstance(part, str) and part["face"] in ("diff", "preview"):
             yield from (f"  | {line}" for line in part["text"].split("\n"))
@@ -545,13 +545,13 @@ def _questions(ask: Mapping[str, Any], branch: str) -> Iterator[str]:
 
 
 def lasting_sentence(ask: Mapping[str, Any], decision: Literal["session", "always"]) -> str:
-    """Return the sentence that says what ``decision`` allows from now on."""
-    told = (ask.get("allows") or {}).get(decision)  # a question from before an upgrade has none
+    """Return a sentence about what ``decision`` allows from now on."""
+    told = (ask.get("allows") or {}).get(decision)  # missing in a question from an older daemon
     return told or f"From now on this is allowed without asking: {'; '.join(ask.get('covers') or ())}."
 
 
 def choices(ask: Mapping[str, Any]) -> list[Decision]:
-    """Return the answers that ``ask`` has, the ones every question has included."""
+    """Return the possible answers to ``ask``, including those that every question has."""
     offered: list[Decision] = [each for each in ask.get("choices") or ("allow", "deny") if each != "abort"]
     if ask.get("kind") not in ("scope", "question") and ask.get("input"):
         offered.append("edit")
@@ -559,11 +559,11 @@ def choices(ask: Mapping[str, Any]) -> list[Decision]:
 
 
 def edit_arguments(ask: Mapping[str, Any], draft: str = "") -> str | None:
-    """Have the arguments of ``ask`` edited in the user's editor; None when they stay as they are.
+    """Edit the arguments of ``ask`` in the user's editor; return None if they are unchanged.
 
     Args:
         ask: The approval.
-        draft: The arguments as they were edited before, if that was in vain.
+        draft: The text of an earlier edit that the daemon rejected.
 
     Raises:
         click.ClickException: There is no editor.
@@ -574,31 +574,31 @@ def edit_arguments(ask: Mapping[str, Any], draft: str = "") -> str | None:
 
 
 def printable(text: str) -> str:
-    """Return ``text`` with control characters made visible: a preview must not rewrite the question by escapes."""
+    """Return ``text`` with control characters made visible: escapes in a preview must not change the question."""
     return "".join(char if char.isprintable() or char == "\t" else f"\\x{ord(char):02x}" for char in text)
 
 
 def parse_reply(line: str, offered: Sequence[str] = ("allow", "deny", "abort")) -> Reply | None:
-    """Return what ``line`` decides, or None when it is none of the choices ``offered``."""
+    """Parse the decision in ``line``; None if it is not one of those ``offered``."""
     word, _, rest = line.strip().partition(" ")
     decision = _WORDS.get(word.lower())
     return Reply(decision, rest.strip()) if decision in offered and decision else None
 
 
 class AskPrompt:
-    """The question on the screen, if there is one, and the line being typed to it."""
+    """The question on the screen, if any, and the answer being typed."""
 
     def __init__(self) -> None:
         self._typed = b""
         self._pasting = False  # a paste of several lines is being read
         self._ask: Mapping[str, Any] = {}
-        self._lasting: Literal["session", "always"] | None = None  # what waits for its second key
+        self._lasting: Literal["session", "always"] | None = None  # the decision that waits for confirmation
         self._offered: Sequence[Decision] = ("allow", "deny", "abort")
         self._choices = _line_of(self._offered, _TOLD)
-        self._form: QuestionForm | None = None  # of a model's questions
+        self._form: QuestionForm | None = None  # for questions from a model
 
     def put(self, ask: Mapping[str, Any], branch: str) -> None:
-        """Print ``ask`` and the choices; what was typed before is not an answer to it."""
+        """Print ``ask`` and the choices; drop input that was typed before."""
         self._typed, self._pasting, self._ask, self._lasting = b"", False, ask, None
         _discard_typed()
         _mark_pastes(ask.get("kind") != "question")
@@ -612,11 +612,11 @@ class AskPrompt:
         print(f"\a{question(ask, branch)}\n{self._choices}", end="", file=sys.stderr, flush=True)
 
     def close(self) -> None:
-        """Leave the terminal as it was: no question is on the screen."""
+        """Restore the terminal after the last question."""
         _mark_pastes(False)
 
     def poll(self, timeout_s: float) -> Reply | None:
-        """Return the reply once a whole line was typed; end of input denies, and what is pasted decides nothing."""
+        """Return the reply once a line was typed; end of input denies, pasted text is ignored."""
         if not _typed_within(timeout_s):
             return None
         data = os.read(sys.stdin.fileno(), 4096)
@@ -657,10 +657,10 @@ class AskPrompt:
         return reply
 
     def _pasted(self, line: str) -> bool:
-        """Return whether ``line`` begins in a paste, marked or not, which is no answer to what is on the screen."""
+        """Return whether ``line`` is pasted text, marked or not, which is not an answer."""
         marked = self._pasting or line.startswith(_PASTE)
         self._pasting = line.rfind(_PASTE) > line.rfind(_PASTE_END) or (self._pasting and _PASTE_END not in line)
-        if not marked and _typed_within(0):  # more lines at once than one types
+        if not marked and _typed_within(0):  # several lines at once are not typed
             _discard_typed()
             self._pasting = False
             return True
@@ -675,40 +675,40 @@ def _line_of(offered: Sequence[Decision], told: Mapping[str, str]) -> str:
     return f"{', '.join(told[each] for each in offered)}: "
 
 
-_PASTE = "\x1b[200~"  # what a terminal that marks pastes puts before and behind one
+_PASTE = "\x1b[200~"  # the marks of a terminal before and after a paste
 _PASTE_END = "\x1b[201~"
 
 
 def _mark_pastes(on: bool) -> None:
-    """Have the terminal mark what is pasted, or stop that."""
+    """Switch the terminal's marking of pastes on or off."""
     if sys.stdin.isatty() and sys.stderr.isatty():
         print(f"\x1b[?2004{'h' if on else 'l'}", end="", file=sys.stderr, flush=True)
 
 
 def _typed_within(timeout_s: float) -> bool:
-    """Wait until there is something to read, or the other side hung up."""
-    waiting = select.poll()  # select() itself knows no descriptor above 1023
+    """Wait for input or a hang-up on stdin; return whether there was one."""
+    waiting = select.poll()  # select() does not support descriptors above 1023
     waiting.register(sys.stdin, select.POLLIN)
     return bool(waiting.poll(timeout_s * 1000))
 
 
 def _discard_typed() -> None:
-    """Drop what waits to be read from a terminal; who is in the background has no say in it."""
+    """Drop unread input of the terminal, unless this process is in the background."""
     if not sys.stdin.isatty():
         return
     fd = sys.stdin.fileno()
     try:
         if os.tcgetpgrp(fd) != os.getpgrp():
-            return  # to try would stop this process
-    except OSError:  # not the terminal of this session, so nothing stops
+            return  # flushing would stop this process
+    except OSError:  # not the controlling terminal, so flushing does not stop the process
         pass
-    with contextlib.suppress(termios.error):  # hung up: there is nothing to read either
+    with contextlib.suppress(termios.error):  # the terminal hung up
         termios.tcflush(fd, termios.TCIFLUSH)
 
 
 _TICK_S = 0.1
-_ASKING_TICK_S = 0.01  # the keyboard is waited for instead
-_SECOND_THOUGHTS_S = 2.0  # how long a second Ctrl-C turns detaching into aborting
+_ASKING_TICK_S = 0.01  # short, because waiting for the keyboard comes next
+_SECOND_THOUGHTS_S = 2.0  # time for a second Ctrl-C, which aborts the run
 _ABORT_S = 5.0
 
 Reason = Literal["done", "error", "aborted", "restart", "detached", "timeout", "canceled"]
@@ -725,13 +725,13 @@ class Follower:
     """Follows one run.
 
     Args:
-        link: Attached to the branch, unless ``catch_up`` is called first.
+        link: A connection that is attached to the branch, unless ``catch_up`` is called first.
         branch: Its key.
         run_id: The run; None while its message is queued.
-        view: Where its events go.
+        view: Shows the events.
         human: Put asks to the user at this terminal.
-        queued: The message whose run is followed, while it waits and there is none.
-        seq: The last row before what is followed; None begins with the run in flight.
+        queued: The queued message whose run to follow, while it has none.
+        seq: The last row before the followed events; None begins with the current run.
     """
 
     def __init__(
@@ -753,9 +753,9 @@ class Follower:
         self._human = human
         self._asks: deque[Mapping[str, Any]] = deque()  # the first one is on the screen
         self._prompt = AskPrompt()
-        self._draft = ""  # the arguments of that one, as they were edited
+        self._draft = ""  # the edited arguments of the first ask
         self._seq = seq
-        self._known = 0  # the row up to which attaching told everything
+        self._known = 0  # the last row that attaching covered
 
     def follow(self, timeout_s: float | None = None) -> FollowEnd:
         """Show the run until it ends, the user leaves it, or ``timeout_s`` have passed."""
@@ -772,14 +772,14 @@ class Follower:
         return ending or FollowEnd("timeout", f"No end after {timeout_s:g} s; the run goes on")
 
     def _until(self, deadline: float | None, stop: Callable[[], bool] = lambda: False) -> FollowEnd | None:
-        """Follow until the run's end; None when the deadline or ``stop`` comes first."""
+        """Follow until the run's end; return None if the deadline or ``stop`` comes first."""
         while not stop() and (deadline is None or time.monotonic() < deadline):
             if ending := self._turn():
                 return ending
         return None
 
     def _turn(self) -> FollowEnd | None:
-        # One event a turn: a fast stream must not keep us from the keyboard.
+        # One event a turn, so that the keyboard is polled during a fast stream.
         event = next(self._link.events(_ASKING_TICK_S if self._asks else _TICK_S), None)
         ending = self._take(event) if event else None
         if self._asks and not ending:
@@ -793,7 +793,7 @@ class Follower:
             return self.catch_up()
         if event.branch == self._branch and event.seq:
             if event.seq <= self._known:
-                return None  # recorded before we attached, and told after
+                return None  # already covered by attaching
             self._seq = event.seq
         if self._queued is not None:
             return self._wait(event, self._queued)
@@ -808,7 +808,7 @@ class Follower:
         return None
 
     def _wait(self, event: Event, queued: str) -> FollowEnd | None:
-        """Look out for the run that answers the queued message; what others are told is not shown."""
+        """Wait for the run of the queued message; events of other runs are not shown."""
         match event.kind, event.args:
             case "run", ({"id": run_id, "phase": "started", "message_id": message},) if message == queued:
                 self._run_id, self._queued = run_id, None
@@ -850,7 +850,7 @@ class Follower:
         if reply := self._prompt.poll(_TICK_S):
             try:
                 self._answer(self._asks[0], reply)
-            except NotFound as error:  # by somebody else, just now
+            except NotFound as error:  # another client answered just now
                 note(str(error))
             except (BadRequest, StoreError, ClickException) as error:
                 note(str(error))
@@ -862,7 +862,7 @@ class Follower:
         arguments = edit_arguments(ask, self._draft) if reply.decision == "edit" else None
         if reply.decision == "edit" and arguments is None:
             raise BadRequest("The text was not edited")
-        self._draft = arguments or ""  # a mistake in it is not the end of it
+        self._draft = arguments or ""  # kept, in case the daemon rejects it
         decision = "allow" if reply.decision == "edit" else reply.decision
         self._link.call(
             "answer", ask=ask["id"], decision=decision, reason=reply.reason, input=arguments, answers=reply.answers
@@ -875,7 +875,7 @@ class Follower:
         if self._asks:
             self._prompt.close()
         self._asks.clear()
-        self._human = False  # questions wait for who comes next
+        self._human = False  # questions wait for another client
         note("detached; the run goes on (Ctrl-C again aborts it)")
         ending = self._until(time.monotonic() + _SECOND_THOUGHTS_S, lambda: interrupts.count > 1)
         if ending is None and interrupts.count > 1:
@@ -884,11 +884,11 @@ class Follower:
         return ending or FollowEnd("detached")
 
     def catch_up(self) -> FollowEnd | None:
-        """Attach, and show what came until then: before we did, or what the daemon dropped since we were too slow."""
+        """Attach, and show the events so far, including those that the daemon dropped because we were too slow."""
         state = self._link.call("attach", branch=self._branch)
         self._branch, upto = state["branch"], int(state["seq"])
         for event in replay(self._link, self._branch, self._seq, upto):
-            if event.kind != "ask" and (ending := self._take(event)):  # what is still asked comes below
+            if event.kind != "ask" and (ending := self._take(event)):  # open asks follow below
                 return ending
         self._seq = self._known = upto
         for ask in state.get("asks") or () if self._human else ():

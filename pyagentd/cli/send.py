@@ -1,4 +1,4 @@
-"""``pyagentd send`` and ``ask``: send a message, and print the answer while it comes."""
+"""``pyagentd send`` and ``ask``: send a message, and print the answer as it arrives."""
 
 import asyncio
 import json
@@ -74,26 +74,26 @@ from pyagentd.store.paths import files_dir, journal_file
 from pyagentd.wire.client import DaemonClient
 
 _SLASH = re.compile(r"/[A-Za-z][\w:.-]*(?!\S)")
-_LONGEST_PROMPT = 900_000  # bytes; what is longer belongs in a file
+_LONGEST_PROMPT = 900_000  # bytes; longer text belongs in a file
 _LARGEST_FILE = 50_000_000  # bytes
 _STDIN = Path("-")
 _MENTION = re.compile(r"(?<![\w@/.])@([^\s\"'<>`]+)")
-_UNFIT = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")  # for the name of a file that a message links
-_PATIENCE_S = 3.0  # until we say that we wait for stdin
-_LATE_S = 5.0  # to read it when the run has taken too long already
-NAME = 60  # characters of the prompt that name a session
+_UNFIT = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")  # characters not allowed in the name of a linked file
+_PATIENCE_S = 3.0  # after this time a note says that we wait for stdin
+_LATE_S = 5.0  # time to read the result of a run that has timed out
+NAME = 60  # characters of the prompt in the name of a session
 _SHOWN_DENIED = 3
 _LONGEST_ACTION = 80  # characters
 
 
 class RunFailed(PyagentdError):
-    """The run ended, and not well."""
+    """The run ended with an error or was aborted."""
 
     code = "run-failed"
 
 
 class StillRunning(PyagentdError):
-    """We stopped waiting; the run did not stop."""
+    """Waiting for the run timed out; the run goes on."""
 
     code = "timeout"
 
@@ -144,9 +144,9 @@ def send(session: str, text: str | None, wait: bool, form: Form, **wishes: Any) 
 
     Text on stdin is added below TEXT; with TEXT "-" it is the message.
     During a run the message is queued, unless you --steer the run.
-    Slash commands such as /status or /help are answered at once and never sent to a model. On stdin they need
-    --command, and in a script those that change something do.
-    On a terminal you are asked for approvals; elsewhere what needs one is denied unless --allow covers it.
+    Slash commands such as /status or /help are answered at once and never sent to a model. From stdin they need
+    --command; so do, in a script, those that change something.
+    On a terminal you are asked for approvals; elsewhere a call that needs one is denied unless --allow covers it.
     Ctrl-C stops following the run, a second one aborts it.
     """
     message = prompt_text(text, wishes["files"])
@@ -197,22 +197,22 @@ def ask(
         wishes["said"] = f"session {session}; go on with it: pyagentd ask --continue"
         try:
             return _send(link, branch_dir, session, message, form, human, True, "never", wishes)
-        except WireError:  # it may have come
+        except WireError:  # the daemon may have received the message
             raise
         except PyagentdError:
             if not goes_on and not has_messages(branch_dir):
-                with suppress(PyagentdError):  # the first error is the one to tell
+                with suppress(PyagentdError):  # report the first error
                     link.call("delete", branch=str(branch_dir), what="session")
             raise
 
 
 def is_human(form: Form, *, headless: bool) -> bool:
-    """Return whether somebody is at the terminal who can be asked."""
+    """Return whether a human at the terminal can be asked."""
     return sys.stdin.isatty() and sys.stdout.isatty() and not headless and form == "text"
 
 
 def prompt_text(text: str | None, files: Sequence[Path] = ()) -> str:
-    """Return the prompt that ``text`` and what is piped into stdin make together, unless that is one of the files."""
+    """Return ``text`` and the text piped into stdin as one prompt; stdin is left out if it is one of ``files``."""
     if _STDIN in files and text == "-":
         raise click.UsageError("stdin can be the message or an attachment, not both")
     piped = "" if _STDIN in files else sys.stdin.read() if text == "-" else _piped_text()
@@ -230,7 +230,7 @@ def check_length(message: str, *, hint: str) -> None:
 
 
 def _piped_text() -> str:
-    """Return what is piped into stdin, "" where nothing is: on a terminal, and from a device or a socket."""
+    """Return the text piped into stdin; "" if stdin is a terminal, a device or a socket."""
     try:
         mode = os.fstat(sys.stdin.fileno()).st_mode
     except (AttributeError, OSError, ValueError):  # closed
@@ -247,9 +247,9 @@ def _piped_text() -> str:
 
 
 def last_session(link: DaemonClient, root: Path) -> tuple[Path, str]:
-    """Return the branch and the id of the session of a directory that was written last.
+    """Return the branch and the id of the last written session of a directory.
 
-    One without a message, such as a refused prompt leaves, is taken only if all are.
+    A session without messages, such as a refused prompt leaves, is chosen only if there is no other.
     """
     known = (each for each in sessions_known(link) if each["current"] and not each["agent"])
     latest = sorted(known, key=_written, reverse=True)
@@ -270,7 +270,7 @@ def has_messages(branch_dir: Path) -> bool:
 
 
 def _written(session: dict[str, Any]) -> tuple[str, int]:
-    """Return when a session was written last; of those written in one second its log tells which was later."""
+    """Return a session's time of last change, in seconds, and that of its log, to order within a second."""
     try:
         return str(session["updated"]), journal_file(Path(session["branch"])).stat().st_mtime_ns
     except OSError:
@@ -278,12 +278,12 @@ def _written(session: dict[str, Any]) -> tuple[str, int]:
 
 
 def with_files(message: str, files: Iterable[Path], branch_dir: Path) -> str:
-    """Copy files into the branch, and return the message with links to them; the model is shown what it can see.
+    """Copy files into the branch, and return the message with links to them, which show pictures to the model.
 
-    A file "-" is what comes on stdin.
+    The file "-" is stdin.
 
     Raises:
-        BadRequest: One is too large, or there is nothing on stdin.
+        BadRequest: A file is too large, or stdin is empty.
     """
     links = []
     for file in files:
@@ -304,7 +304,7 @@ def with_files(message: str, files: Iterable[Path], branch_dir: Path) -> str:
 
 
 def mentioned_files(text: str, root: Path) -> list[Path]:
-    """Return the pictures and documents that ``text``, which the user typed, names as @path, from ``root``."""
+    """Return the pictures and documents that the typed ``text`` names as @path, relative to ``root``."""
     names = (name.rstrip(".,;:!?)") for name in _MENTION.findall(text))
     found = (root / (Path.home() / name[2:] if name.startswith("~/") else name) for name in names)
     return [file for file in dict.fromkeys(found) if os.path.isfile(file) and type_of(file)]  # noqa: PTH113  # any name
@@ -329,23 +329,23 @@ def _send(
     wishes: dict[str, Any] = {"allow": given["allow"], "steer": steer, "agent": given["agent"], "model": model}
     wishes |= {"id": given["message_id"], "command": commanding}
     is_slash = _SLASH.match(message.lstrip()) is not None
-    is_command = is_slash and commanding != "never"  # some of them ask a model
+    is_command = is_slash and commanding != "never"  # some commands call a model
     if is_slash and not is_command and form == "text":
         note("sent as a message: what comes from stdin is a slash command only with --command")
     how: dict[str, Any] = {"human": human, "wait": wait, "strict": given["strict"], "timeout": given["timeout"]}
-    # The reply to a message is there at once; that to a command is waited for, and Ctrl-C leaves it.
+    # The reply to a message is immediate; that to a command may take long, and Ctrl-C stops waiting for it.
     with nullcontext() if is_command else Interrupts():
         sent = link.call("prompt", branch=branch, text=message, env=env, **wishes)
         if (said := given.get("said")) and sys.stderr.isatty() and form == "text":
             note(said)
         if command := sent.get("command"):
-            goes_on = wait and command["began"]  # a compaction, below which the next message is to stand
-            if form != "text" or not goes_on:  # else the answer is among the events
+            goes_on = wait and command["began"]  # a compaction that must end before the next message
+            if form != "text" or not goes_on:  # otherwise the answer arrives as events
                 status = _print_command(command, form != "text")
-            if sent["ended"] and not goes_on:  # else it sent a message to the model
+            if sent["ended"] and not goes_on:  # otherwise it sent a message to the model
                 return status
             sent = {**sent, "run": goes_on, "ended": None} if goes_on else sent
-        if form == "text":  # there they are events
+        if form == "text":  # in the other forms they are events
             for line in state.get("notes") or ():
                 note(line)
         return follow_sent(link, branch, session, sent, form, steer=steer, notes=state.get("notes") or (), **how)
@@ -365,10 +365,10 @@ def follow_sent(
     steer: bool = False,
     notes: Collection[str] = (),
 ) -> ExitCode:
-    """Follow the run that ``sent``, a daemon's reply, began or will begin; print it and return the exit status.
+    """Follow the run that the reply ``sent`` began or queued; print it and return the exit status.
 
-    ``link`` watches ``branch``, which the user calls ``session``. Without ``wait`` only what was begun is printed.
-    ``notes`` are notices that are older than the run: events among others, or known to the user.
+    ``link`` is attached to ``branch``; ``session`` is the user's name for it. Without ``wait`` only print the reply.
+    ``notes`` are notices older than the run: printed in the form "events", otherwise known to the user.
     """
     if not wait:
         print_reply(sent, sent["run"] or sent["message"], as_json=form != "text")
@@ -390,7 +390,7 @@ def follow_sent(
         view.message_id = sent.get("message") or view.message_id
         status = conclude(ending, session, form != "text")
         if form != "text":
-            # Of a daemon that hangs it was said already that the run has no end.
+            # If the daemon hangs, the end of the wait was reported already.
             with suppress(WireError) if ending.reason == "timeout" else nullcontext():
                 print_json(_result(link, branch, session, view, ending))
         elif view.denied:
@@ -399,12 +399,12 @@ def follow_sent(
 
 
 def exit_status(interrupts: Interrupts, status: ExitCode) -> ExitCode:
-    """Return what to exit with after following a run, which ends with ``status`` unless the user pressed Ctrl-C."""
+    """Return the exit code after following a run: ``status``, unless the user pressed Ctrl-C."""
     return ExitCode.INTERRUPTED if interrupts.count else status
 
 
 def denied_note(denied: Sequence[Mapping[str, Any]]) -> str:
-    """Return what is said at the end of a run about calls that were denied because nobody could be asked."""
+    """Return the note at the end of a run about calls that were denied because no human could be asked."""
     calls = "; ".join(_denied_call(each) for each in denied[:_SHOWN_DENIED])
     more = f" and {len(denied) - _SHOWN_DENIED} more" if len(denied) > _SHOWN_DENIED else ""
     number = "1 tool call was" if len(denied) == 1 else f"{len(denied)} tool calls were"
@@ -421,7 +421,7 @@ def _denied_call(call: Mapping[str, Any]) -> str:
 
 
 def _result(link: DaemonClient, branch: str, session: str, view: View, ending: FollowEnd) -> dict[str, Any]:
-    """Return what ``--json`` prints of a run: its answer, what it took, and how each call of a tool came out."""
+    """Return a run as ``--json`` prints it: its answer, its usage, and the outcome of each tool call."""
     late = {"timeout": _LATE_S} if ending.reason == "timeout" else {}
     text = json_text(link.call("show", **late, branch=branch, message=view.message_id or ""))
     texts: list[str] = []
@@ -465,7 +465,7 @@ def _print_command(command: Mapping[str, Any], as_json: bool) -> ExitCode:
 
 
 def conclude(ending: FollowEnd, session: str, as_json: bool) -> ExitCode:
-    """Say how following a run ended, where that is not evident, and return the exit status."""
+    """Report how following a run ended, if that is not evident, and return the exit status."""
     match ending.reason:
         case "done":
             return ExitCode.DONE
@@ -526,7 +526,7 @@ def chat(session: str | None, goes_on: bool, picks: bool, preset: str | None, ro
 
 @contextmanager
 def _type_ahead() -> Iterator[None]:
-    """Have keys wait for the line to type in: the terminal neither shows nor changes them. Ctrl-C still ends."""
+    """Buffer keys until the input line is ready: the terminal neither echoes nor edits them. Ctrl-C still ends."""
     fd = sys.stdin.fileno()
     before = termios.tcgetattr(fd)
     modes = termios.tcgetattr(fd)
@@ -574,7 +574,7 @@ def attach(session: str, after: int | None, until_idle: bool, as_json: bool) -> 
 
 
 class _Text(TextView):
-    """The answers as they come, each below its question: others may have asked it."""
+    """Prints the answers as they arrive, each below its prompt, which another client may have sent."""
 
     def show(self, event: Event) -> None:
         """Print what ``event`` adds."""
@@ -587,14 +587,14 @@ class _Text(TextView):
 
 
 class _AttachedView(JsonView):
-    """One event a line, the same live and again; the lines of one row in one write, only the last with its number."""
+    """Prints one event a line, the same live and in a replay; events of one row are written together."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._held: list[Event] = []  # of a row that goes on
+        self._held: list[Event] = []  # events of an incomplete row
 
     def show(self, event: Event) -> None:
-        """Print ``event``, unless more of its row is to come."""
+        """Print the events of a row once it is complete."""
         self._held.append(event)
         if not event.seq and (event.kind == "insert" or len(self._held) > 1):
             return
@@ -602,17 +602,17 @@ class _AttachedView(JsonView):
         self._held.clear()
         for each in told:
             if each["kind"] == "prompt":
-                each.pop("place", None)  # for who writes the document
+                each.pop("place", None)  # only for clients that edit the document
         sys.stdout.write("".join(f"{json.dumps(each, ensure_ascii=False)}\n" for each in told))
         sys.stdout.flush()
 
     def pause(self) -> None:
-        """Drop what is not whole: whoever goes on gets it then."""
+        """Drop the events of an incomplete row: resuming with --from repeats them."""
         self._held.clear()
 
 
 class _SessionFollower(Follower):
-    """Follows a session, not one run of it, from behind row ``after`` on; None begins with the run in flight."""
+    """Follows all runs of a session after row ``after``; None begins with the current run."""
 
     def __init__(
         self,
@@ -628,7 +628,7 @@ class _SessionFollower(Follower):
         self._until_idle = until_idle
 
     def attach(self) -> FollowEnd:
-        """Show what was, and follow until the user leaves, or until it is idle."""
+        """Show the events so far, and follow until the user leaves, or until the session is idle."""
         try:
             with Interrupts() as interrupts:
                 return self.catch_up() or self._until(None, lambda: interrupts.count > 0) or FollowEnd("detached")
@@ -636,7 +636,7 @@ class _SessionFollower(Follower):
             self._view.pause()
 
     def catch_up(self) -> FollowEnd | None:
-        """Attach, and show what came until then."""
+        """Attach, and show the events so far."""
         state = self._link.call("attach", branch=self._branch)
         self._branch, upto = state["branch"], int(state["seq"])
         for event in replay(self._link, self._branch, self._seq, upto):
@@ -645,7 +645,7 @@ class _SessionFollower(Follower):
         if items := state.get("todo"):
             self._view.show(Event("todo", self._branch, 0, ({"items": items},)))
         for ask in state.get("asks") or ():
-            if ask["branch"] != self._branch:  # an agent's: it is in the agent's log
+            if ask["branch"] != self._branch:  # an agent's ask, which is in the agent's log
                 self._view.show(Event("ask", self._branch, 0, (ask,)))
             if self._human:
                 self._put(ask)
@@ -667,7 +667,7 @@ class _SessionFollower(Follower):
         return None if status.get("queued") else FollowEnd("done")
 
 
-_TEXT = 100  # characters of a message in the list
+_TEXT = 100  # characters of a message in the list of queued ones
 
 
 @click.command()
@@ -745,7 +745,7 @@ def approve(
 def messages(file: Path, end: int | None, prompt_prefix: str | None, response_prefix: str) -> None:
     """Print the messages that a chat file holds.
 
-    They are what gptel would send, in the form of the Anthropic API. Reads only FILE: a session.md or a chat in
+    They are those that gptel would send, in the form of the Anthropic API. FILE is a session.md or a chat in
     Markdown, plain text or Org. Needs no daemon.
     """
     try:
