@@ -221,7 +221,7 @@ The text's file variables and the mode's hooks and messages are ignored."
                 (string-join (seq-take names 3) ", ")
                 (if (nthcdr 3 names) (format " +%d" (- (length names) 3)) ""))
         'face 'warning)
-       'pyagentd-asks "What is asked"))))
+       'pyagentd-asks "List approvals and questions"))))
 
 (add-hook 'pyagentd-status-segment-functions #'pyagentd-ask--segment)
 

@@ -671,7 +671,7 @@ Then send the prompt that waits in it."
 Return nil if it is the session's own and stays so."
   (when-let ((agent (plist-get pyagentd-status :agent)))
     (setq pyagentd-plan--agent agent)
-    (when (equal agent pyagentd-plan-next) ; the message is there
+    (when (equal agent pyagentd-plan-next) ; the message was sent
       (setq pyagentd-plan-next nil)))
   (let ((now pyagentd-plan--agent)
         (next pyagentd-plan-next))

@@ -678,7 +678,7 @@ REFUSED, if non-nil, says why the daemon refused them."
     (pyagentd-log 'warn "%s: %s in %s" (buffer-name)
                   (if refused (concat refused "; what you typed is")
                     "changed here and elsewhere at once; \
-both stand there, and yours is also")
+the buffer has both texts, and yours is also")
                   (buffer-name buffer))))
 
 ;;;; Show an answer while it streams

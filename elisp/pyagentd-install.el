@@ -106,7 +106,7 @@ Nil installs the wheel beside the package's files or the checkout that they
 are in; without either, this version or a later patch from Python's package
 index.  A string is a requirement for pip: a file, or a package with its
 version."
-  :type '(choice (const :tag "What came with the package" nil) string)
+  :type '(choice (const :tag "The server of this package" nil) string)
   :risky t
   :group 'pyagentd)
 
@@ -437,7 +437,7 @@ INSTALLER is the program that can install the server, see
                            ('environment "installed for Emacs")))))
           (found
            (list "server" 'missing
-                 (format "`pyagentd-command' names %s, which is not there" program)
+                 (format "`pyagentd-command' names %s, which does not exist" program)
                  (cons "Search for it"
                        (lambda ()
                          (customize-save-variable 'pyagentd-command nil)))

@@ -259,7 +259,7 @@ is nil, \"\" or 0, :if, a predicate, and :stay, non-nil if the menu stays.")
                                 items)))
                     (pyagentd-menus-groups)))
     "---"
-    ["All of This as a Menu of Keys" pyagentd-menu]))
+    ["Menu of Keys" pyagentd-menu]))
 
 ;;;; Right click
 

@@ -151,8 +151,8 @@ there: return nil, as the next key was not meant for that one."
   (when-let ((rows (pyagentd-table-marked)))
     (or (delq nil (mapcar (lambda (row) (pyagentd-ask-find (plist-get row :id)))
                           rows))
-        (user-error "What is marked was answered already; \
-U takes the marks away"))))
+        (user-error "The marked asks were answered already; \
+U removes the marks"))))
 
 (defun pyagentd-asks--each (asks decision question)
   "Answer all ASKS with DECISION if the user confirms QUESTION.
@@ -179,7 +179,7 @@ QUESTION is a format string for the number and the titles of the asks."
       (pyagentd-asks--each
        (or (seq-remove #'pyagentd-ask-question-p marked)
            (user-error "Questions are answered one by one; \
-U takes the marks away"))
+U removes the marks"))
        'allow "Allow %s once (%s)? ")
     (call-interactively #'pyagentd-allow-once)))
 
