@@ -1,4 +1,4 @@
-"""``pyagentd agent``: named agents, with a configuration and a workspace of their own."""
+"""``pyagentd agent``: named agents, which have their own configuration and workspace."""
 
 import os
 import sys
@@ -45,7 +45,7 @@ def agent() -> None:
 def init(name: str, system_prompt: str | None, model: str | None, permissions: str | None, as_json: bool) -> None:
     """Create the agent NAME (letters, digits, hyphens and underscores, at most 64).
 
-    If an agent of that name was destroyed and its files were kept, they are used again, with the options given here.
+    If an agent of that name was destroyed and its files were kept, they are reused, with the options given here.
     """
     prompt = sys.stdin.read() if system_prompt == "-" else system_prompt
     env = run_environment(os.environ)
@@ -69,7 +69,7 @@ def init(name: str, system_prompt: str | None, model: str | None, permissions: s
 @click.option("--all", "destroyed", is_flag=True, help="Include destroyed agents.")
 @json_option
 def listing(destroyed: bool, as_json: bool) -> None:
-    """List the named agents: name, status, model, permissions, when they were made, directory."""
+    """List the named agents: name, status, model, permissions, time of creation, directory."""
     with daemon() as link:
         if as_json:
             print_json({"agents": link.call("agent-list", destroyed=destroyed)["agents"]})
@@ -125,7 +125,7 @@ def rename_agent(name: str, new_name: str, as_json: bool) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @json_option
 def destroy(name: str, keep_files: bool, yes: bool, as_json: bool) -> None:
-    """End the agent NAME and move its directory to the trash. Lists what would be lost, and asks.
+    """Destroy the agent NAME and move its directory to the trash. Lists what would be lost, and asks first.
 
     Its conversation is saved first. The list of its saved conversations and the audit are kept.
     """

@@ -1,4 +1,4 @@
-"""The root command and the one place where errors become exit codes."""
+"""The root command, and the function that turns errors into exit codes."""
 
 import io
 import os
@@ -103,11 +103,11 @@ _SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "signature": ("mission", "check a signature"),
     },
 }
-"""Every command with its module and what it is for, daily ones first."""
+"""Every command with its module and summary, daily ones first."""
 
 _MODULES = {name: module for commands in _SECTIONS.values() for name, (module, _) in commands.items()}
 
-_FUNCTIONS = {"import": "import_", "list": "list_view", "report": "report_page"}  # not called like their command
+_FUNCTIONS = {"import": "import_", "list": "list_view", "report": "report_page"}  # not named like their command
 
 _FIRST = (
     ("pyagentd doctor", "check the installation"),
@@ -117,7 +117,7 @@ _FIRST = (
 
 
 class _SectionedGroup(click.Group):
-    """Lists its commands in sections, daily ones first, and loads the module of the one that is run."""
+    """Lists commands in sections, daily ones first, and imports only the module of the command that is run."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_MODULES)
@@ -153,7 +153,7 @@ def cli(host: str | None) -> None:
 
 
 def _on_host(words: Sequence[str]) -> list[str] | None:
-    """Return what runs the command on another machine, where ``--host`` or ``PYAGENTD_HOST`` name one, else None."""
+    """Return the ssh command for the host of ``--host`` or ``PYAGENTD_HOST``, or None without a host."""
     host, rest = os.environ.get("PYAGENTD_HOST", ""), list(words)
     match rest:
         case ["--host", named, *more]:
@@ -162,7 +162,7 @@ def _on_host(words: Sequence[str]) -> list[str] | None:
             host, rest = first.removeprefix("--host="), more
     if not host:
         return None
-    # Of several places where the server may be on the host, the one that Emacs installs into comes first.
+    # Of the places where the server may be on the host, the one that Emacs installs into comes first.
     places = '"$HOME/.local/share/pyagentd/server/bin/pyagentd" pyagentd "$HOME/.local/bin/pyagentd"'
     script = f'for p in {places}; do command -v "$p" >/dev/null 2>&1 && exec "$p" "$@"; done; '
     script += "echo 'pyagentd is not installed here' >&2; exit 127"
@@ -179,12 +179,12 @@ def _on_host(words: Sequence[str]) -> list[str] | None:
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit status (see ``outcome``)."""
+    """Run the command line and return its exit status (see ``ExitCode``)."""
     words = list(sys.argv[1:] if args is None else args)
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:  # closed by whoever runs us; what is opened next must not take its number
+        if getattr(sys, name) is None:  # the parent closed it; a file opened later must not get its number
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115  # until the end
-    # What others wrote is not always UTF-8, and not every terminal has all characters: neither may end a command.
+    # Input that is not UTF-8, and characters that a terminal lacks, must not make a command fail.
     for stream, errors in ((sys.stdin, "replace"), (sys.stdout, "backslashreplace")):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors=errors)
@@ -195,32 +195,32 @@ def main(args: Sequence[str] | None = None) -> int:
         if "_PYAGENTD_COMPLETE" in os.environ:
             import_module("pyagentd.cli.completion")
         status = cli.main(words, prog_name=PROGRAM, standalone_mode=False)
-        if not sys.stdout.closed:  # as with the link to an editor that is gone
+        if not sys.stdout.closed:  # it is after an editor has closed its link
             sys.stdout.flush()
-    except BrokenPipeError:  # the reader (head, less) has enough
+    except BrokenPipeError:  # the reader (head, less) has closed the pipe
         _drop_output(stdout)
         return ExitCode.DONE
     except SystemExit:
         if sys.stdout is stdout:
             raise
-        _drop_output(stdout)  # click exchanges the streams and exits with 1 when the reader has enough
+        _drop_output(stdout)  # click replaces the streams and exits with 1 when the reader has closed the pipe
         return ExitCode.DONE
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
-    except click.Abort as error:  # Ctrl-C, "no", or the end of input where something was asked
+    except click.Abort as error:  # Ctrl-C, or "no" or the end of input at a question
         return ExitCode.INTERRUPTED if isinstance(error.__context__, KeyboardInterrupt) else ExitCode.FAILED
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.ctx.get_help() if error.ctx else error.format_message())
         return ExitCode.DONE
     except (PyagentdError, click.ClickException, OSError) as error:
-        # Read from the words themselves: an error in parsing them must be reported in the wanted form too.
+        # Look into the arguments directly: an error in parsing them must be reported in the wanted form too.
         options = takewhile(lambda word: word != "--", words)
         report(error, as_json=any(word in ("--json", "--json-events") for word in options))
         try:
             sys.stdout.flush()
         except OSError:
             _drop_output(stdout)
-        # Which servers of this machine could answer without a key: asking them takes half a second at most.
+        # Suggest a local server, which needs no key; looking for one takes at most half a second.
         if getattr(error, "code", "") == NoKey.code and (found := import_module("pyagentd.cli.models").find()):
             note(f"{found[0].words}: `pyagentd models --local --use` has it answer")
         return exit_code(error)
@@ -228,5 +228,5 @@ def main(args: Sequence[str] | None = None) -> int:
 
 
 def _drop_output(stdout: TextIO) -> None:
-    """Let what is still buffered not fail when Python exits."""
+    """Redirect stdout to /dev/null, so that flushing buffered output does not fail when Python exits."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stdout.fileno())

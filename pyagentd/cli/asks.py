@@ -1,4 +1,4 @@
-"""``pyagentd asks``, ``answer``, ``grants``, ``scope``, ``audit``: approvals and questions, and what was decided."""
+"""``pyagentd asks``, ``answer``, ``grants``, ``scope``, ``audit``: approvals, questions, grants and decisions."""
 
 import os
 import sys
@@ -33,11 +33,11 @@ from pyagentd.errors import PyagentdError
 from pyagentd.events import one_line
 
 _DECISIONS = ("allow", "session", "always", "answer", "deny", "abort")
-_LISTS = ("choices", "remember", "covers", "commands", "patterns")  # that not every kind of question has
+_LISTS = ("choices", "remember", "covers", "commands", "patterns")  # optional keys of a question
 
 
 def complete_ask(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
-    """Return the ids of open questions; a daemon that does not run has none to tell."""
+    """Return the ids of open questions; none if no daemon runs."""
     try:
         with daemon(start=False) as link:
             found = link.call("asks", timeout=2.0)["asks"]
@@ -106,10 +106,10 @@ def answer(
 
 
 def _environment(link: Any, ask: str) -> dict[str, str]:
-    """Return what a run needs that goes on with this answer after its daemon was restarted."""
+    """Return the environment for a run that this answer resumes after a restart of the daemon."""
     row = next((row for row in link.call("asks")["asks"] if row["id"] == ask), None)
     if row is None:
-        return {}  # the daemon says what became of it
+        return {}  # the daemon's reply to the answer says why
     try:
         return run_environment(os.environ, watch(link, Path(row["branch"]))["settings"]["backend"])
     except PyagentdError:
@@ -117,7 +117,7 @@ def _environment(link: Any, ask: str) -> dict[str, str]:
 
 
 def _session(row: Mapping[str, Any]) -> str:
-    """Return the session or agent that asks, from where it is."""
+    """Return the id of the session or agent that asks."""
     place = Path(str(row["branch"]))
     return str(row.get("agent") or (place.parent.parent.name if place.parent.name == "branches" else place.name))
 
@@ -134,7 +134,7 @@ def _show(row: Mapping[str, Any]) -> None:
 
 
 def _complete_grant(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    # What stands before an option that has no value yet was not taken for an argument.
+    # Click has not assigned the arguments before an option that still lacks its value.
     session = context.params.get("session") or next(iter(context.args), "")
     try:
         with daemon(start=False) as link:
@@ -178,7 +178,7 @@ def scope() -> None:
 @click.argument("resource")
 @json_option
 def check(session: str, kind: str, resource: str, as_json: bool) -> None:
-    """Say whether SESSION may read or write the path RESOURCE, or run the command RESOURCE, and why.
+    """Print whether SESSION may read or write the path RESOURCE, or run the command RESOURCE, and why.
 
     A path is relative to the session's project. Nothing is read, written or run; use it to try out changes to
     preset.md.
@@ -193,7 +193,7 @@ def check(session: str, kind: str, resource: str, as_json: bool) -> None:
 
 
 _PAGE = 500
-_SHOWN = 100  # characters of an action
+_SHOWN = 100  # shown characters of an action
 
 
 @click.command()
@@ -203,8 +203,8 @@ _SHOWN = 100  # characters of an action
 def audit(session: str | None, limit: int, as_json: bool) -> None:
     """List decisions about tool calls: allowed or denied, by which rule or by whom. The latest is last.
 
-    Of SESSION with its branches and agents, or of all sessions. A deleted session is named by its id. With --json,
-    `at` is in milliseconds since 1970, and `decision` is allow, deny, ask_approved or ask_denied.
+    Lists those of SESSION with its branches and agents, or of all sessions. Name a deleted session by its id. With
+    --json, `at` is in milliseconds since 1970, and `decision` is allow, deny, ask_approved or ask_denied.
     """
     found: list[dict[str, Any]] = []
     problem = None

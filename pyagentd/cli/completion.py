@@ -1,6 +1,6 @@
-"""Completes the id of a session, without the module of the command that is completed and all that it loads.
+"""Completes the id of a session without importing the module of the command.
 
-Ids come from the disk: completion must not start a daemon.
+Ids are read from the disk: completion must not start a daemon.
 """
 
 import os
@@ -41,7 +41,7 @@ def session_ids(incomplete: str) -> list[str]:
 
 
 def _agents_dir() -> Path | None:
-    """Return where named agents are, None where the configuration is wrong; it is read only if it has them."""
+    """Return the directory of named agents, or None if the configuration is invalid."""
     file = config_file()
     try:
         if not file.exists() or b"agents" not in file.read_bytes():
@@ -61,7 +61,7 @@ def _ids(home: Path, incomplete: str) -> Iterator[str]:
 
 
 def _written_id(place: str) -> str:
-    """Return the id of a session whose directory somebody renamed, as its files have it."""
+    """Return the id of a session from its files, for a directory that was renamed."""
     try:
         return store.paths.ref_of(Path(place)).session_id
     except NotASession:
@@ -69,7 +69,7 @@ def _written_id(place: str) -> str:
 
 
 def _has_conversation(place: str) -> bool:
-    files = ("session.md", "messages.jsonl")  # a document that is gone is made anew from the log
+    files = ("session.md", "messages.jsonl")  # a missing document is restored from the log
     return any(os.path.isfile(f"{each}/{name}") for each in _directories(f"{place}/branches") for name in files)  # noqa: PTH113
 
 
@@ -82,7 +82,7 @@ def _directories(home: str) -> list[str]:
 
 
 class _SessionIds(ShellComplete):
-    """Knows what follows the name of a command whose first argument is a session."""
+    """Completes the first argument of a command that takes a session."""
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
         if len(args) == 1 and args[0] in COMMANDS and not incomplete.startswith("-"):

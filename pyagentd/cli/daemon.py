@@ -36,11 +36,11 @@ def stop() -> None:
     except WireError:
         try:
             pid, asks = terminate(runtime_dir()), 0
-        except Unreachable as error:  # who stops one does not want it started
+        except Unreachable as error:  # do not suggest to start one
             raise Unreachable(error.message) from None
     deadline = time.monotonic() + _STOP_S
     while time.monotonic() < deadline:
-        if not _lives(pid):  # only then are its locks free for the next one
+        if not _lives(pid):  # its locks are free only after it has exited
             left = "1 question stays open and is" if asks == 1 else f"{asks} questions stay open and are"
             left = f"; {left} asked again by the next daemon" if asks else ""
             click.echo(f"stopped (pid {pid}){left}")
@@ -109,10 +109,10 @@ def _in_words(name: str, value: object) -> str:
 @click.option("-f", "--follow", is_flag=True, help="Follow the log as the daemon writes; Ctrl-C ends.")
 def logs(lines: int, follow: bool) -> None:
     """Print the end of the daemon's log."""
-    path = runtime_dir() / LOG  # whatever is wrong with the configuration
+    path = runtime_dir() / LOG  # works with an invalid configuration too
     if not path.exists():
         raise NotFound(f"There is no log at {path}", hint="The daemon has not run yet: pyagentd serve --detach")
-    if follow:  # into the new file too, when it is rotated
+    if follow:  # also in the new file after a rotation
         os.execvp("tail", ["tail", "-n", str(lines), "-F", str(path)])
     with path.open(encoding="utf-8", errors="replace") as file:
         for line in deque(file, maxlen=lines):
@@ -167,13 +167,13 @@ def completion(context: click.Context, shell: str) -> None:
 def acp(preset: str) -> ExitCode:
     """Speak the Agent Client Protocol on stdin and stdout.
 
-    Editors run this, people do not. The sessions are the same as in Emacs and on the command line. A run continues
-    when the editor quits.
+    This is for editors, not for people. The sessions are the same as in Emacs and on the command line. A run
+    continues when the editor quits.
     """
     with extra("acp", "The Agent Client Protocol"):
         serve = protocol.agent.serve
     if not _is_stream(0):
-        if not os.read(0, 1):  # as of /dev/null: the editor is gone already
+        if not os.read(0, 1):  # end of file: the editor has quit
             return ExitCode.DONE
         raise click.UsageError(_BY_EDITORS)
     if not (_is_stream(1) or stat.S_ISCHR(os.fstat(1).st_mode)):
@@ -186,6 +186,6 @@ _BY_EDITORS = "An editor runs `pyagentd acp` over pipes: stdin and stdout cannot
 
 
 def _is_stream(descriptor: int) -> bool:
-    """Return whether a pipe, a socket or a terminal is there, which can be waited for."""
+    """Return whether the descriptor is a pipe, a socket or a terminal, which can be polled."""
     mode = os.fstat(descriptor).st_mode
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)

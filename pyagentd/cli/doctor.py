@@ -60,9 +60,9 @@ def doctor(no_emacs: bool, as_json: bool) -> int:
     return ExitCode.DONE if well else ExitCode.FAILED
 
 
-# What ``pyagentd doctor`` looks at; each check yields findings and changes nothing.
+# The checks of ``pyagentd doctor``; each yields findings and changes nothing.
 #
-# A check never raises: what it cannot find out is a finding too.
+# A check never raises: what it cannot determine is a finding too.
 
 Level = Literal["ok", "warning", "missing"]
 
@@ -75,17 +75,17 @@ _PROBE = """(progn (require 'package) (package-initialize)
 
 
 class Finding(NamedTuple):
-    """What one check found."""
+    """One finding of a check."""
 
     name: str
-    level: Level  # "missing": the product does not work so
+    level: Level  # "missing": pyagentd does not work without it
     detail: str
-    hint: str = ""  # the line that fixes it
+    hint: str = ""  # how to fix it
 
 
 def all_checks(*, emacs: bool = True) -> Iterator[Finding]:
-    """Yield every finding, those others depend on first; without ``emacs`` that is not looked at: it asks itself."""
-    # An interpreter that is too old never gets this far.
+    """Yield every finding, in order of dependency; without ``emacs`` skip Emacs, when Emacs itself runs this."""
+    # A Python that is too old does not get this far.
     yield Finding("python", "ok", f"{'.'.join(map(str, sys.version_info[:3]))} ({sys.executable})")
     yield from check_packages()
     if emacs:
@@ -110,7 +110,7 @@ def all_checks(*, emacs: bool = True) -> Iterator[Finding]:
 
 
 def check_packages() -> Iterator[Finding]:
-    """Check that what the package requires is installed."""
+    """Check that the package's requirements are installed."""
     try:
         required = importlib.metadata.requires("pyagentd") or []
     except importlib.metadata.PackageNotFoundError:
@@ -128,7 +128,7 @@ def check_packages() -> Iterator[Finding]:
 
 
 def _absent(requirement: str) -> str:
-    """Return the package that is required and not installed, in whatever version; "" where it is."""
+    """Return the name of a required package that is not installed in any version, or ""."""
     name = re.split(r"[^A-Za-z0-9._-]", requirement, maxsplit=1)[0]
     try:
         importlib.metadata.version(name)
@@ -138,7 +138,7 @@ def _absent(requirement: str) -> str:
 
 
 def check_emacs() -> Iterator[Finding]:
-    """Check Emacs, and the packages it needs, by asking it."""
+    """Check Emacs and the Emacs packages that it needs, by running it."""
     name = os.environ.get("EMACS") or "emacs"
     emacs = shutil.which(name)
     if emacs is None:
@@ -163,7 +163,7 @@ def check_emacs() -> Iterator[Finding]:
 
 
 def check_directory(name: str, path: Path, *, private: bool) -> Finding:
-    """Check that we can write in ``path``, or make it; a private one must be ours alone."""
+    """Check that we can write to the directory ``path``, or create it; a private one must belong only to us."""
     try:
         found = path.stat()
     except FileNotFoundError:
@@ -185,7 +185,7 @@ def check_directory(name: str, path: Path, *, private: bool) -> Finding:
 
 
 def check_confinement(config: Config) -> Finding:
-    """Try what keeps the commands of agents inside their scope."""
+    """Try the confinement that keeps agents' commands inside their scope."""
     found = enclosure.confinement(config.shell.confinement)
     setting = config.settings["shell.confinement"]
     if config.shell.confinement == "off":
@@ -202,7 +202,7 @@ def check_confinement(config: Config) -> Finding:
 
 
 def check_daemon(config: Config) -> Finding:
-    """Check whether a daemon answers; none is fine, it starts on demand."""
+    """Check whether a daemon answers; without one all is well, since it starts on demand."""
     try:
         with daemon(start=False) as link:
             state = link.call("status")
@@ -224,7 +224,7 @@ def check_daemon(config: Config) -> Finding:
 
 
 def check_backend(config: Config) -> Iterator[Finding]:
-    """Check the backend that is used when a preset names none: its key, and whether its server is there."""
+    """Check the default backend: its key, and whether its server is reachable."""
     try:
         backend = config.backend(config.backend_override or config.default.backend or "anthropic")
     except PyagentdError as error:
@@ -275,7 +275,7 @@ def _server(backend: BackendSettings) -> Finding:
 
 
 def check_servers(config: Config) -> Iterator[Finding]:
-    """Check that the user's MCP servers could be started: their variables and programs are there; starts none."""
+    """Check that the variables and programs of the user's MCP servers exist; start none."""
     for problem in config.mcp_problems:
         yield Finding("mcp servers", "warning", problem, "Correct it in config.toml, or: pyagentd mcp remove NAME")
     around = ServerVariables(
@@ -301,14 +301,14 @@ def check_servers(config: Config) -> Iterator[Finding]:
 
 
 def check_hooks(config: Config) -> Iterator[Finding]:
-    """Check that the programs of the user's hooks are there; runs none."""
+    """Check that the programs of the user's hooks exist; run none."""
     for hook in config.hooks:
         if problem := problem_of(hook, config.file.parent):
             yield Finding(f"hook {hook.event}", "warning", problem, f"Correct it in {hook.source}")
 
 
 def check_skills(config: Config) -> Iterator[Finding]:
-    """Check that the user's skills can be read, and are where the configuration says."""
+    """Check that the user's skills can be read, and exist where the configuration says."""
     for place in config.own.more_skills:
         if not place.is_dir():
             detail = f"{place} is not a directory ({config.settings['skills.paths'].source})"
@@ -338,12 +338,12 @@ def check_presets(config: Config) -> Iterator[Finding]:
         yield Finding("presets", "ok", ", ".join(sorted(templates)))
 
 
-# ``pyagentd upgrade`` installs a newer version, ``pyagentd install`` the packages that only some features need.
+# ``pyagentd upgrade`` installs a newer version, ``pyagentd install`` packages that only some features need.
 #
-# Emacs installs each version into a virtual environment of its own, all in one directory. ``complete.eld`` marks one
-# as complete, and Emacs uses the newest that works with its package. An upgrade makes another one beside the present
-# one, which is kept; nothing changes until it is complete. In any other environment this prints the command that
-# upgrades it. Extras are added to the environment that runs, whoever made it.
+# Emacs installs each version into its own virtual environment, all in one directory. ``complete.eld`` marks an
+# environment as complete, and Emacs uses the newest that works with its package. An upgrade creates another
+# environment beside the current one, which is kept; nothing changes until the new one is complete. In an environment
+# that Emacs did not create, this prints the command that upgrades it. Extras are added to the current environment.
 
 COMPLETE = "complete.eld"
 EXTRAS = {
@@ -361,7 +361,7 @@ EXTRAS = {
 @click.command()
 @click.argument("extras", metavar="[NAME]...", nargs=-1, type=click.Choice(list(EXTRAS)))
 def install(extras: tuple[str, ...]) -> None:
-    """Install the Python packages of a feature that a usual installation lacks; without NAME, list them."""
+    """Install the optional Python packages of the feature NAME; without NAME, list the features."""
     if not extras:
         for name, words in EXTRAS.items():
             click.echo(f"{name:8} {'installed' if is_installed(name) else '-':9}  {words}")
@@ -379,19 +379,19 @@ def install(extras: tuple[str, ...]) -> None:
 
 
 def requirements(extra: str) -> list[str]:
-    """Return what the extra of our distribution requires beyond a usual installation."""
+    """Return the packages that an extra of our distribution adds to a usual installation."""
     lines = importlib.metadata.requires("pyagentd") or []
     named = [line.partition(";")[0].strip() for line in lines if f'extra == "{extra}"' in line.replace("'", '"')]
     return [line for line in named if not line.startswith("pyagentd[")]
 
 
 def is_installed(extra: str) -> bool:
-    """Return whether all that the extra requires is there, in whatever version."""
+    """Return whether all packages of an extra are installed, in any version."""
     return not any(map(_absent, requirements(extra)))
 
 
 def _note_complete(environment: Path, version: str) -> None:
-    """Tell Emacs what an environment has, where it was Emacs that made it."""
+    """Record the contents of an environment for Emacs, if Emacs created it."""
     if (environment / COMPLETE).is_file():
         names = " ".join(f'"{name}"' for name in EXTRAS if is_installed(name))
         (environment / COMPLETE).write_text(f'(:version "{version}" :extras ({names}))')
@@ -402,8 +402,8 @@ def _note_complete(environment: Path, version: str) -> None:
 def upgrade(requirement: str | None) -> None:
     """Install the newest version that works with the installed Emacs package.
 
-    REQUIREMENT is another one: a version (pyagentd[daemon]==0.2.1), or a file. Where it was not Emacs that installed
-    the server, this prints the command that upgrades it. Sessions and configuration stay as they are.
+    REQUIREMENT selects another version (pyagentd[daemon]==0.2.1) or a file. If the server was not installed by Emacs,
+    this prints the command that upgrades it. Sessions and configuration are not changed.
     """
     here = Path(sys.prefix)
     if not (here / COMPLETE).is_file():
@@ -434,10 +434,10 @@ def other_way(prefix: Path) -> str:
 
 
 def install_beside(here: Path, requirement: str) -> Path:
-    """Return a new environment beside ``here`` that has ``requirement``; what fails leaves nothing.
+    """Create a new environment with ``requirement`` beside ``here`` and return it; a failure leaves no files.
 
     Raises:
-        PyagentdError: uv or pip failed; they have said why.
+        PyagentdError: uv or pip failed; they have printed the reason.
     """
     names = (f"{__version__}-{number}" for number in range(2, 10_000))
     new = next(path for name in names if not (path := here.parent / name).exists())

@@ -280,7 +280,7 @@ def compact(session: str, instructions: str, wait: bool, as_json: bool) -> int:
     return ExitCode.DONE
 
 
-_ID = 8  # characters of an id that are shown
+_ID = 8  # shown characters of an id
 
 
 @click.group()
@@ -304,7 +304,7 @@ def save(session: str, description: str, as_json: bool) -> None:
 @click.argument("session", shell_complete=complete_session)
 @json_option
 def clear(session: str, as_json: bool) -> None:
-    """Start a new conversation in SESSION without saving the present one. Its text stays in the document."""
+    """Start a new conversation in SESSION without saving the current one. Its text stays in the document."""
     with session_link(session) as (link, branch):
         made = link.call("context-clear", branch=branch)
     print_reply(made, f"Context cleared. {made['note']}", as_json=as_json)
@@ -333,7 +333,7 @@ def history(session: str, as_json: bool) -> None:
     with daemon() as link:
         try:
             found = link.call("context-history", branch=str(branch_of(link, session)))["contexts"]
-        except NotFound as unknown:  # that agents have no such name either says nothing more
+        except NotFound as unknown:  # if no agent has that name either, raise this error
             found = []
             with contextlib.suppress(NotFound):
                 found = link.call("context-history", agent=session)["contexts"]

@@ -1,7 +1,7 @@
-"""How commands reach the daemon: connect, start it when it does not run, and find the session that is meant.
+"""Connections of commands to the daemon: connect, start it if it does not run, and look up a session.
 
-What a SESSION argument means is decided by the daemon, so that a prefix is resolved alike everywhere; only a path is
-completed here, since the daemon has another working directory.
+The daemon resolves a SESSION argument, so that a prefix means the same everywhere; only a relative path is made
+absolute here, since the daemon has another working directory.
 """
 
 import importlib
@@ -24,12 +24,12 @@ from pyagentd.errors import ConfigError, Unreachable
 from pyagentd.wire.client import DaemonClient, connect
 from pyagentd.wire.lifecycle import LOG
 
-_CALL_S = 900.0  # that a call may take: a very long conversation is summarised in pieces
-_START_S = 60.0  # until a daemon serves
-_LOST_RACE_S = 1.0  # how long another one that was faster to start may take to answer
+_CALL_S = 900.0  # timeout of a call: a very long conversation is summarised in pieces
+_START_S = 60.0  # timeout for the start of a daemon
+_LOST_RACE_S = 1.0  # timeout for the answer of another daemon that started first
 _POLL_S = 0.01
 
-# What a run needs to know of the environment it was asked for in; never the whole environment.
+# The variables that a run gets from the client's environment; never the whole environment.
 _SENT = ("PYAGENTD_BACKEND", "ANTHROPIC_BASE_URL", "PATH")
 
 
@@ -39,24 +39,24 @@ def daemon(*, start: bool = True, human: bool = False, name: str = "") -> Iterat
 
     Args:
         start: Start a detached daemon when none answers.
-        human: A person is here to answer asks.
-        name: What to call this client, where the program's name says too little.
+        human: A human can answer asks here.
+        name: The name of this client, if not the program's.
 
     Raises:
-        Unreachable: None answers, and it was not to be, or could not be, started.
-        ConfigError: The daemon that answers serves other sessions than ours.
+        Unreachable: No daemon answers, and it should not or could not be started.
+        ConfigError: The running daemon serves another sessions directory.
     """
-    # Both come from the environment alone: a mistake in the configuration keeps nobody from a daemon that runs.
+    # Uses the environment only: a running daemon is reachable despite an error in the configuration.
     runtime = runtime_dir()
     try:
         link = connect(runtime, human=human, name=name, is_json=True)
     except Unreachable as error:
         if not start:
             raise Unreachable(error.message, hint="`pyagentd serve --detach` starts one") from None
-        config.load_config()  # what is wrong with it is told as that
+        config.load_config()  # report its errors as such, not as a failed start
         link = _start_daemon(runtime, human=human, name=name)
     with link:
-        if start:  # else nothing that takes long is asked, and a daemon that hangs is to be told
+        if start:  # other calls are quick, and a daemon that hangs should be reported soon
             link.timeout = _CALL_S
         served, wanted = link.greeting["sessions_dir"], sessions_dir()
         if start and Path(served).resolve() != wanted.resolve():
@@ -68,8 +68,8 @@ def daemon(*, start: bool = True, human: bool = False, name: str = "") -> Iterat
 
 
 def _start_daemon(runtime: Path, *, human: bool, name: str) -> DaemonClient:
-    """Start a daemon that outlives this process, and connect to it or to one that was faster."""
-    # -P: a directory called pyagentd where the user happens to stand must not be run.
+    """Start a daemon that outlives this process, and connect to it or to another one that started first."""
+    # -P: do not import a directory named pyagentd in the working directory.
     command = (sys.executable, "-P", "-m", "pyagentd", "serve", "--detach")
     try:
         started = subprocess.run(
@@ -96,65 +96,65 @@ def _start_daemon(runtime: Path, *, human: bool, name: str) -> DaemonClient:
 
 @contextmanager
 def session_link(session: str, *, start: bool = True, human: bool = False) -> Iterator[tuple[DaemonClient, str]]:
-    """Connect to the daemon for the time of the block; yield the link and the branch that ``session`` means."""
+    """Connect to the daemon for the time of the block; yield the link and the branch that ``session`` names."""
     with daemon(start=start, human=human) as link:
         yield link, str(branch_of(link, session))
 
 
 def branch_of(link: DaemonClient, session: str) -> Path:
-    """Return the branch directory that ``session`` means: an id, its beginning, ID/BRANCH, or a path."""
+    """Return the branch directory that ``session`` names: an id, a prefix of one, ID/BRANCH, or a path."""
     is_place = session.startswith((".", "~"))
     name = str(Path(os.path.expanduser(session)).absolute()) if is_place else session  # noqa: PTH111 - Path raises
     return Path(link.call("resolve", name=name)["branch_dir"])
 
 
 def watch(link: DaemonClient, branch_dir: Path) -> Mapping[str, Any]:
-    """Have the events of a branch sent from now on; return the answer to ``attach``."""
+    """Subscribe to the events of a branch; return the reply of ``attach``."""
     state: Mapping[str, Any] = link.call("attach", branch=str(branch_dir))
     return state
 
 
 def watched_run(link: DaemonClient, session: str) -> tuple[Mapping[str, Any], dict[str, Any]]:
-    """Watch ``session``; return its state, and the arguments of a call that begins a run: branch and env."""
+    """Attach to ``session``; return its state, and the arguments for a call that begins a run: branch and env."""
     state = watch(link, branch_of(link, session))
     env = run_environment(os.environ, state["settings"]["backend"])
     return state, {"branch": state["branch"], "env": env}
 
 
 def session_filter(link: DaemonClient, session: str | None) -> str | None:
-    """Return what a list is narrowed to: a path as its branch, a name as it is (that session may be gone)."""
+    """Return a list's filter for ``session``: a path's branch, or a name unchanged (it may be a deleted session)."""
     return str(branch_of(link, session)) if session and session.startswith((".", "~")) else session
 
 
 def json_text(answer: Mapping[str, Any]) -> str:
-    """Return the JSON of a reply, which comes by path where it is too large for a frame."""
+    """Return the JSON of a reply, from a file if it is too large for a frame."""
     return answer.get("json") or Path(answer["path"]).read_text("utf-8")
 
 
 def rows_of(answer: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
-    """Return the rows ``name`` of a reply, which come as a file of JSON where they are too large for a frame."""
+    """Return the rows under ``name`` of a reply, from a JSON file if they are too large for a frame."""
     path = answer.get("path")
     rows: list[dict[str, Any]] = (json.loads(Path(path).read_bytes()) if path else answer)[name]
     return rows
 
 
 def run_environment(env: Mapping[str, str], backend: str = "") -> dict[str, str]:
-    """Return what of ``env`` a run is told, and the key of ``backend`` if ``env`` has it.
+    """Return the variables of ``env`` for a run, and the key of ``backend`` if ``env`` has it.
 
-    A key goes only to the backend that is configured to use it: another server must not be sent it. Without
-    ``backend`` it is the default one.
+    A key is sent only for the backend that is configured to use it, never to another server. Without ``backend`` it
+    is the default one.
     """
     try:
         loaded = config.load_config(env)
         named = env.get("PYAGENTD_BACKEND") or backend or loaded.default.backend or "anthropic"
         known = loaded.backend(named)
-    except ConfigError:  # the run itself will say what is wrong
+    except ConfigError:  # the run will report it
         return {name: env[name] for name in _SENT if name in env}
     return {name: env[name] for name in (*_SENT, known.key_env) if name and name in env}
 
 
 def complete_session(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Return the ids that begin with ``incomplete``, from the disk."""
+    """Return the ids of sessions that begin with ``incomplete``, from the disk."""
     found: list[str] = importlib.import_module("pyagentd.cli.completion").session_ids(incomplete)
     return found
 
@@ -174,7 +174,7 @@ def complete_model(context: click.Context, parameter: click.Parameter, incomplet
 
 
 def models_known() -> dict[str, str]:
-    """Return the models that providers listed and those known by name, each with what is known of it, in words."""
+    """Return the names of listed and known models, each with its known facts as text."""
     try:
         loaded = config.load_config()
     except ConfigError:
@@ -194,7 +194,7 @@ def models_known() -> dict[str, str]:
 
 
 def complete_agent(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Return the presets of the package and the user that begin with ``incomplete``; starts no daemon."""
+    """Return the shipped and the user's presets that begin with ``incomplete``; starts no daemon."""
     try:
         own = [config.load_config().presets_dir]
     except ConfigError:

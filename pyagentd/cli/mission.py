@@ -1,4 +1,4 @@
-"""``pyagentd mission``: a typed task, answered by programs, as a session of its own."""
+"""``pyagentd mission``: a typed task that the model answers with programs, in its own session."""
 
 import json
 import os
@@ -45,13 +45,13 @@ from pyagentd.mission.signature.types import Map
 from pyagentd.wire.client import DaemonClient
 from pyagentd.words import printable
 
-_LONGEST = 900_000  # bytes of prompt and context; what is longer belongs in a file
+_LONGEST = 900_000  # bytes of prompt and context; longer data belongs in a file
 _CUT, _LINES = 600, 6  # characters and lines of a result in a trace
 
 _OVER = ("executor", "output", "ordered", "model", "concurrency", "item_cost", "max_cost")
 _SESSION = ("context", "preset", "root", "wait", "allow", "headless", "strict", "trace")
 _NEW = ("signature", "context", "tools", "preset", "max_turns", "parallel", "root")
-"""Parameters that are for missions over items, for one in a session, and for its beginning."""
+"""Parameters for missions over items, for a mission in a session, and for starting a mission."""
 
 
 @click.command()
@@ -121,13 +121,13 @@ def mission(
     trace: bool,
     as_json: bool,
 ) -> int:
-    """Have a model carry out PROMPT as a mission, and print the result.
+    """Run PROMPT as a mission of a model, and print the result.
 
     The model writes small programs that call the tools; their result is checked against the signature. The mission
     is a session: `pyagentd show` prints it, `--resume` continues one that was stopped. PROMPT "-" is read from stdin.
 
-    With --over it is run once for each line of ITEMS, a JSON object: {{name}} in PROMPT stands for its field of that
-    name, and --tools names Python functions, as MODULE:FUNCTION.
+    With --over it is run once for each line of ITEMS, a JSON object: {{name}} in PROMPT is replaced by the object's
+    field of that name, and --tools names Python functions, as MODULE:FUNCTION.
     """
     if over is not None:
         if prompt is None or resume:
@@ -178,7 +178,7 @@ def mission(
 
 
 def _refuse(names: Collection[str], why: str) -> None:
-    """Raise ``UsageError`` for a parameter of ``names`` that was given."""
+    """Raise ``UsageError`` if a parameter of ``names`` was given."""
     context = click.get_current_context()
     for option in context.command.params:
         given = context.get_parameter_source(str(option.name)) is ParameterSource.COMMANDLINE
@@ -189,7 +189,7 @@ def _refuse(names: Collection[str], why: str) -> None:
 def _mission_over(
     prompt: str, signature: str | None, tools: str | None, model: str | None, limits: Mapping[str, Any]
 ) -> Mission[Any]:
-    """Return the mission that items are given to, without the daemon."""
+    """Return the mission to run over items, without the daemon."""
     config = load_config()
     backend, slash, name = (model or "").partition("/")
     if not slash or backend not in config.backends:
@@ -201,13 +201,13 @@ def _mission_over(
         raise click.UsageError("Give --model: the configuration names none")
     named = [each.strip() for each in (tools or "").split(",") if each.strip()]
     for each in named:
-        import_tool(each)  # a name that is wrong is told before anything is paid for
+        import_tool(each)  # report a wrong name before the first request
     llm = Model(name, backend=backend)
     return Mission(prompt, llm=llm, signature=signature or ":any", tools=named or None, **limits)  # type: ignore[arg-type]
 
 
 def _run_over(made: Mission[Any], over: str, place: Path, *, resume: bool, as_json: bool, **how: Any) -> ExitCode:
-    """Run a mission over the items of a file, show how far it is, and say what came of it."""
+    """Run a mission over the items of a file; show the progress and the outcome."""
     items = read_items(_text_of(over, hint="Give one JSON value on each line"), over)
     with Progress(
         TextColumn("{task.description}"),
@@ -252,7 +252,7 @@ def _check(wishes: Mapping[str, Any], as_json: bool) -> None:
 
 
 def _context(file: str | None) -> str | None:
-    """Return the data in a file as a JSON object: an object as it is, other JSON as ``data``, text as ``text``."""
+    """Return the data in a file as a JSON object: an object unchanged, other JSON as ``data``, text as ``text``."""
     if file is None:
         return None
     text = _text_of(file, hint="Give a JSON object, or a file of text")
@@ -268,7 +268,7 @@ def _context(file: str | None) -> str | None:
 
 
 def _text_of(file: str, *, hint: str) -> str:
-    """Return the text of a file, of "-" what is on stdin."""
+    """Return the text of a file, or of stdin for "-"."""
     try:
         if file == "-":
             return sys.stdin.buffer.read().decode()
@@ -278,16 +278,16 @@ def _text_of(file: str, *, hint: str) -> str:
 
 
 class _Quiet(TextView):
-    """Shows what the wait is for, and notices; the answer comes at the end."""
+    """Shows the spinner and notices; the answer is printed at the end."""
 
     def show(self, event: Event) -> None:
-        """Show ``event`` if that goes to stderr: stdout is for the result alone."""
+        """Show ``event`` if its text goes to stderr: stdout gets only the result."""
         if event.kind not in ("insert", "tool"):
             super().show(event)
 
 
 class _TurnPrinter(_Quiet):
-    """Prints every turn when it is over."""
+    """Prints every turn when it has ended."""
 
     def __init__(self, look: Callable[[], Mapping[str, Any]]) -> None:
         super().__init__()
@@ -295,13 +295,13 @@ class _TurnPrinter(_Quiet):
         self._printed = 0
 
     def show(self, event: Event) -> None:
-        """Show ``event``, and the turns that are over by then."""
+        """Show ``event``, and the turns that have ended."""
         super().show(event)
         if event.kind in ("status", "run"):
             self.catch_up(event.kind == "run" and event.args[0].get("phase") == "finished")
 
     def catch_up(self, ended: bool) -> None:
-        """Print the turns that were not printed yet; the one that goes on only when all has ``ended``."""
+        """Print the turns that were not printed yet; the current one only if the mission has ``ended``."""
         turns = self._look().get("turns") or ()
         over = [turn for turn in turns if ended or turn.get("state") in ("done", "failed")]
         for turn in over[self._printed :]:
@@ -313,13 +313,13 @@ class _TurnPrinter(_Quiet):
 
 
 def _follow_run(link: DaemonClient, begun: Mapping[str, Any], *, human: bool, trace: bool) -> tuple[FollowEnd, bool]:
-    """Follow the run to its end; return that, and whether a call was denied because nobody could be asked."""
+    """Follow the run; return its end, and whether a call was denied because no human could be asked."""
     if sys.stderr.isatty() or trace:
         note(f"session {begun['session_id']}")
     view = _TurnPrinter(lambda: _mission_state(link, begun)) if trace else _Quiet()
     following = Follower(link, begun["branch"], begun["run"], view, human=human, seq=begun.get("seq"))
     ending = following.catch_up() or following.follow()
-    if isinstance(view, _TurnPrinter) and ending.reason in ("done", "error"):  # a run that was faster told nothing
+    if isinstance(view, _TurnPrinter) and ending.reason in ("done", "error"):  # it may have ended without any event
         view.catch_up(True)
     if view.denied:
         note(denied_note(view.denied))
@@ -359,7 +359,7 @@ def _print(told: Mapping[str, Any], begun: Mapping[str, Any], ending: FollowEnd)
 
 
 def _lines(turn: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
-    """Yield the lines of one turn, and whether each is an aside."""
+    """Yield the lines of one turn, and whether each is secondary."""
     yield f"turn {turn['number']}{_spent(turn)}", False
     yield from ((f"  ; {line}", True) for line in (turn["said"] or "").splitlines())
     yield from ((f"  {line}", False) for line in (turn["program"] or "(no program)").splitlines())
@@ -382,7 +382,7 @@ def _took(call: Mapping[str, Any]) -> str:
 
 
 def _cut(text: str) -> str:
-    """Return the beginning of a text, no line of which is empty."""
+    """Return the beginning of a text without its empty lines."""
     lines = [line for line in text.rstrip().splitlines() if line.strip()]
     shown = "\n".join(lines[:_LINES])
     return shown if shown == "\n".join(lines) and len(shown) <= _CUT else f"{shown[:_CUT]}…"
@@ -393,7 +393,7 @@ def signature() -> None:
     """Check signatures of missions and tools."""
 
 
-# `-> :int` is a signature, and no option.
+# `-> :int` is a signature, not an option.
 @signature.command(context_settings={"ignore_unknown_options": True})
 @click.argument("signature", metavar="SIGNATURE", required=False)
 @click.option(
@@ -433,7 +433,7 @@ def check(signature: str | None, jsonl: bool, as_json: bool) -> int:
 
 
 def _print_error(error: SignatureError | LispError, code: str, text: str, *, as_json: bool) -> None:
-    """Print an error on stderr: as JSON with its place, or in the words of ``text``."""
+    """Print an error on stderr: as JSON with its position, or as ``text``."""
     if as_json:
         place = {name: getattr(error, name) for name in ("message", "hint", "line", "column")}
         print(json.dumps({"error": {"code": code, **place}}, ensure_ascii=False), file=sys.stderr)
@@ -442,7 +442,7 @@ def _print_error(error: SignatureError | LispError, code: str, text: str, *, as_
 
 
 def _rows_in(lines: Iterable[str], wanted: str) -> Iterator[tuple[int, dict[str, Any] | Exception]]:
-    """Yield the row of each line with its number, or why it is none; a row has ``wanted``."""
+    """Yield the number and the row of each line, or an error if it is not JSON with the key ``wanted``."""
     for number, line in enumerate(lines, 1):
         if line.strip():
             try:
@@ -455,7 +455,7 @@ def _rows_in(lines: Iterable[str], wanted: str) -> Iterator[tuple[int, dict[str,
 
 
 def _check_signature(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a row's signature is, and whether its value fits or can be made to."""
+    """Return the signature of a row, and whether its value is valid or can be coerced."""
     kind = row.get("kind", "output")
     try:
         read = parse(row["signature"])
@@ -536,7 +536,7 @@ def _run_row(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _tools(rows: Mapping[str, Any]) -> Tools:
-    """Return tools that give a constant, or back what they were called with."""
+    """Return tools that return a constant, or their arguments."""
 
     def call(name: str, args: dict[Any, Any]) -> Any:
         if name not in rows:

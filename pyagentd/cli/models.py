@@ -1,4 +1,4 @@
-"""``pyagentd models``: which models can be had, also of servers on this machine."""
+"""``pyagentd models``: the available models, including those of servers on this machine."""
 
 import json
 import os
@@ -41,9 +41,9 @@ _LONGEST_S = 60.0  # for a table on the web
 )
 @json_option
 def models(refresh: bool, local: bool, use: bool, catalogue: str | None, as_json: bool) -> int:
-    """List the models that your API keys give access to, with what is known of them.
+    """List the models that your API keys give access to, with their known facts.
 
-    Each provider is asked at most once a day. Where it cannot be asked, known names are listed.
+    Each provider is asked at most once a day. If it cannot be asked, known names are listed.
     """
     if local or use:
         return _local(apply=use, as_json=as_json)
@@ -84,7 +84,7 @@ def _fetch(source: str) -> bytes:
 
 
 def _local(*, apply: bool, as_json: bool) -> int:
-    """Print the servers on this machine; exit 1 when there is none."""
+    """Print the servers on this machine; exit 1 if there is none."""
     found = find()
     if as_json:
         print_json([each._asdict() for each in found])
@@ -98,30 +98,30 @@ def _local(*, apply: bool, as_json: bool) -> int:
     return ExitCode.DONE if found else ExitCode.FAILED
 
 
-# Servers of models on this machine: looked for on their usual ports, and one written into ``config.toml``.
+# Model servers on this machine: found on their usual ports; one of them can be added to ``config.toml``.
 
-_ASK_S = 0.5  # each port; all are asked at once
-_MOST = 1 << 20  # bytes of a list
+_ASK_S = 0.5  # timeout for a port; all are asked in parallel
+_MOST = 1 << 20  # bytes of a server's list
 
 
 class LocalServer(NamedTuple):
-    """A server that answers."""
+    """A local server that answered."""
 
     name: str  # of a service
     url: str
-    models: tuple[str, ...]  # that can talk; not empty
+    models: tuple[str, ...]  # chat models; not empty
 
     @property
     def words(self) -> str:
-        """What it is and has, in words."""
+        """A description of the server and its models."""
         more = f" and {len(self.models) - 3} more" if len(self.models) > 3 else ""
         return f"{self.name} at {self.url} has {', '.join(self.models[:3])}{more}"
 
 
 def find(env: Mapping[str, str] = os.environ) -> list[LocalServer]:
-    """Return the servers that answer with a model, in the order of ``SERVICES``; takes half a second at most.
+    """Return the local servers that list a model, in the order of ``SERVICES``; takes half a second at most.
 
-    ``OLLAMA_HOST`` says where Ollama is, as it does for Ollama itself.
+    ``OLLAMA_HOST`` is the address of Ollama, as for Ollama itself.
     """
     places = {name: known.base_url for name, known in SERVICES.items() if known.key_env is None and known.base_url}
     if host := env.get("OLLAMA_HOST", "").strip().rstrip("/"):
@@ -135,11 +135,11 @@ def find(env: Mapping[str, str] = os.environ) -> list[LocalServer]:
 
 
 def use(server: LocalServer, file: Path) -> str:
-    """Have a server answer where no other backend is named: write that to the configuration and return what.
+    """Make a server the default backend: append it to the configuration and return the appended text.
 
     Raises:
-        ConfigError: The file has a default backend, or one of that name; or it cannot be read.
-        StoreError: It cannot be written.
+        ConfigError: The file has a default backend, or a backend of that name; or it cannot be read.
+        StoreError: The file cannot be written.
     """
     known = read_config_file(file)
     if "default" in known.data or server.name in known.data.get("backend", {}):
@@ -152,7 +152,7 @@ def use(server: LocalServer, file: Path) -> str:
 
 
 def _models(url: str) -> tuple[str, ...]:
-    """Return the models that a server lists; none where nobody answers in that form."""
+    """Return the models that a server lists; empty if none answers in the expected form."""
     request = urllib.request.Request(f"{url}/models", headers={"Authorization": "Bearer no-key"})  # as runs send it
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:

@@ -1,7 +1,7 @@
-"""What commands print: JSON for scripts, aligned columns for people.
+"""Output of commands: JSON for scripts, aligned columns for people.
 
-Colour appears on a terminal only, and never with ``NO_COLOR`` set (https://no-color.org). Text of models, tools and
-files is made ``printable`` before it reaches a terminal.
+Colour is used on a terminal only, and not if ``NO_COLOR`` is set (https://no-color.org). Text of models, tools and
+files is passed through ``printable`` before it is printed on a terminal.
 """
 
 import json
@@ -35,7 +35,7 @@ def print_json(value: object) -> None:
 
 
 def print_reply(reply: object, text: str, *, as_json: bool) -> None:
-    """Print a reply of the daemon: as JSON, or what people are told of it."""
+    """Print a reply of the daemon: as JSON, or as ``text``."""
     if as_json:
         print_json(reply)
     else:
@@ -43,35 +43,34 @@ def print_reply(reply: object, text: str, *, as_json: bool) -> None:
 
 
 def colour(stream: TextIO) -> bool:
-    """Return whether ``stream`` shows colour: a terminal that was not told otherwise."""
+    """Return whether ``stream`` is a terminal on which colour is not switched off."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def dim(text: str, stream: TextIO) -> str:
-    """Return ``text`` marked as secondary on a ``stream`` that can show it."""
+    """Return ``text`` in dim style if ``stream`` shows colour."""
     return click.style(text, dim=True) if colour(stream) else text
 
 
 def text_for(text: str, stream: TextIO) -> str:
-    """Return ``text`` as it goes to ``stream``: printable on a terminal, exactly what it is elsewhere."""
+    """Return ``text`` for ``stream``: made printable for a terminal, otherwise unchanged."""
     return printable(text) if stream.isatty() else text
 
 
 def local_time(at_ms: int, form: str = "%Y-%m-%d %H:%M") -> str:
-    """Return a moment, in milliseconds since 1970, in the time of this machine."""
+    """Format a time in milliseconds since 1970 as local time."""
     return datetime.fromtimestamp(at_ms / 1000).astimezone().strftime(form)
 
 
 def note(text: str) -> None:
-    """Tell the user something beside the output."""
+    """Print a remark for the user on stderr."""
     print(f"pyagentd: {printable(text)}", file=sys.stderr, flush=True)
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, empty: str = "") -> None:
-    """Print ``rows`` under ``headings``: as a table on a terminal, separated by tabs into a pipe.
+    """Print ``rows`` under ``headings``: as a table on a terminal, with tabs into a pipe.
 
-    Cells are made printable in either case: who reads a table knows no more of what is in it than a terminal does.
-    ``empty`` is told on stderr when there are none.
+    Cells are made printable in both cases. Without rows, ``empty`` is printed on stderr.
     """
     rows = list(rows)
     if not rows and empty:
@@ -96,7 +95,7 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, empty
 def print_list(
     found: object, headings: Sequence[str], rows: Iterable[Sequence[str]], *, as_json: bool, empty: str = ""
 ) -> None:
-    """Print what was found: as JSON, or its ``rows`` as ``print_table`` does."""
+    """Print ``found`` as JSON, or ``rows`` with ``print_table``."""
     if as_json:
         print_json(found)
     else:
@@ -104,7 +103,7 @@ def print_list(
 
 
 def print_view(view: Mapping[str, Any], *, empty: str = "") -> None:
-    """Print a list as the operation ``view`` returns it; without rows say ``empty``, or what the list says."""
+    """Print a reply of the operation ``view``; without rows print ``empty``, or the list's own text for that case."""
     rows = [[str(cell["text"] or "") for cell in row["cells"]] for row in view["rows"]]
     print_table(
         [str(each["title"] or "").lower() for each in view["columns"]], rows, empty=empty or str(view["empty"])
@@ -114,8 +113,8 @@ def print_view(view: Mapping[str, Any], *, empty: str = "") -> None:
 
 
 def print_page(report: Mapping[str, Any]) -> None:
-    """Print a page as the operation ``report`` returns it; what its outline folds is left out."""
-    hidden = 0  # the level of the folded heading that the line stands below, 0 for none
+    """Print a reply of the operation ``report`` without its folded parts."""
+    hidden = 0  # the level of the folded heading above the line, 0 for none
     for line in report["lines"]:
         level = line["level"]
         if hidden and (not level or level > hidden):
@@ -127,23 +126,23 @@ def print_page(report: Mapping[str, Any]) -> None:
         print(click.style(said, bold=True) if level and colour(sys.stdout) else said)
 
 
-# How commands write what something cost.
+# Formatting of costs.
 
 BUCKETS = ("input", "output", "reasoning", "cache_read", "cache_write")
 
 
 def price(spent: Mapping[str, Any]) -> str:
-    """Return a price for people, which is never a number when it is not known."""
+    """Return a price as text; it contains "unknown" if a part of it is not known."""
     if spent["cost_usd"] is not None:
         return dollars(spent["cost_usd"])
     return f"{dollars(spent['known_usd'])} + unknown" if spent["known_usd"] else "unknown"
 
 
-# Options that several commands have, with their words.
+# Options that several commands share.
 
 
 def checked_patterns(context: click.Context, option: click.Parameter, patterns: tuple[str, ...]) -> tuple[str, ...]:
-    """Return what --allow was given, if each is a regular expression."""
+    """Return the values of --allow; raises an error if one is not a regular expression."""
     for pattern in patterns:
         try:
             re.compile(pattern)
@@ -153,29 +152,29 @@ def checked_patterns(context: click.Context, option: click.Parameter, patterns: 
 
 
 def root_option(words: str) -> Callable[[Command], Command]:
-    """Return the option ``--root``, a directory that exists; ``words`` say what it is for."""
+    """Return the option ``--root``, an existing directory; ``words`` are its help."""
     place = click.Path(exists=True, file_okay=False, path_type=Path)
     return click.option("--root", type=place, default=".", help=words)
 
 
 def project_option(what: str) -> Callable[[Command], Command]:
-    """Return the option that names the project whose ``what`` are included."""
+    """Return the option for the project whose ``what`` (such as hooks) are included."""
     return root_option(f"Include the {what} of the project here (default: the current directory).")
 
 
 def workplace_option(command: Command) -> Command:
-    """Add the option that says where a new session may work."""
+    """Add the option for the project of a new session."""
     return root_option("The directory it may work in (default: the current one).")(command)
 
 
 def preset_option(command: Command) -> Command:
-    """Add the option that says what a new session is made from."""
+    """Add the option for the preset of a new session."""
     words = "Its preset (see: pyagentd presets)."
     return click.option("--preset", metavar="PRESET", help=words)(command)
 
 
 def asking_options(command: Command) -> Command:
-    """Add the options that say what a run may do without asking, and whether anybody is asked."""
+    """Add the options for actions allowed without asking, and for running without questions."""
     words = "In this run, allow actions that match without asking, such as 'tool:Bash:make .*'. May be repeated."
     headless = click.option("--headless", is_flag=True, help="Never ask: deny what would need approval.")
     allow = click.option("--allow", multiple=True, metavar="REGEX", callback=checked_patterns, help=words)
@@ -183,17 +182,17 @@ def asking_options(command: Command) -> Command:
 
 
 def strict_option(command: Command) -> Command:
-    """Add the option that makes a denial for want of somebody to ask a failure."""
+    """Add the option that exits with a failure if a call was denied because no human could be asked."""
     words = "Exit 1 when a tool call was denied because nobody could be asked."
     return click.option("--strict", is_flag=True, help=words)(command)
 
 
 Form = Literal["text", "json", "events"]
-"""How a run is printed: text for people, one object at the end, or each event as a line."""
+"""The form in which a run is printed: text for people, one object at the end, or each event as a line."""
 
 
 def stream_options(command: Command) -> Command:
-    """Add the options that say in what form a run is printed, passed as ``form``."""
+    """Add the options for the form in which a run is printed, passed as ``form``."""
     for name, form, words in (
         ("--json-events", "events", "Print each event as a line of JSON."),
         ("--json", "json", "Print one JSON object at the end; errors too."),
@@ -202,7 +201,7 @@ def stream_options(command: Command) -> Command:
     return command
 
 
-# How a command ends: exit codes, and errors as one line on stderr.
+# Exit codes, and errors as one line on stderr.
 #
 # ====  ======================================================
 # code  meaning
@@ -218,21 +217,21 @@ def stream_options(command: Command) -> Command:
 
 
 class ExitCode(IntEnum):
-    """What a command's exit status says; stable, scripts rely on it."""
+    """The exit status of a command; stable, because scripts rely on it."""
 
     DONE = 0
     FAILED = 1
     USAGE = 2
     UNREACHABLE = 3
-    INTERRUPTED = 130  # 128 and the number of SIGINT, as shells have it
+    INTERRUPTED = 130  # 128 plus the number of SIGINT, as in shells
 
 
 def exit_code(error: Exception) -> ExitCode:
-    """Return the exit code that belongs to ``error``."""
+    """Return the exit code for ``error``."""
     match error:
         case click.UsageError():
             return ExitCode.USAGE
-        case WireError():  # Unreachable, or lost on the way
+        case WireError():  # the daemon is unreachable, or the connection was lost
             return ExitCode.UNREACHABLE
         case _:
             return ExitCode.FAILED

@@ -1,8 +1,8 @@
-"""Turns without a person, and what runs in the background.
+"""Commands for turns that no human starts, for background commands, and for the lists and pages of Emacs.
 
-``pyagentd schedule``, ``trigger``, ``watch`` and ``webhook`` send messages; ``tasks`` are background commands;
-``list`` and ``report`` print what Emacs shows. ``watch`` and ``webhook`` are processes of their own that call the
-operation ``trigger``: the daemon itself accepts connections of its user alone.
+``pyagentd schedule``, ``trigger``, ``watch`` and ``webhook`` send messages; ``tasks`` lists background commands;
+``list`` and ``report`` print what Emacs shows. ``watch`` and ``webhook`` are separate processes that call the
+operation ``trigger``, since the daemon accepts connections only from its user.
 """
 
 import asyncio
@@ -44,9 +44,9 @@ from pyagentd.errors import BadRequest, PyagentdError, RateLimited, UserError
 from pyagentd.installation import extra
 from pyagentd.words import quantity
 
-_MOST_FILES = 50  # that a message names
+_MOST_FILES = 50  # file names in a message
 _LARGEST = 100_000  # bytes of a request's body
-_HEADERS = ("x-github-event", "x-gitlab-event", "x-event")  # kept with the message
+_HEADERS = ("x-github-event", "x-gitlab-event", "x-event")  # recorded with the message
 _KEYS = ("idempotency-key", "x-github-delivery", "x-gitlab-event-uuid")
 
 _allow = click.option(
@@ -81,7 +81,7 @@ def add(session: str, text: str, allow: tuple[str, ...], lifetime: str | None, a
 
     Repeated schedules end after 7 days, unless --for says otherwise.
 
-    Nobody is asked in these runs: what needs approval is denied unless --allow covers it.
+    These runs ask nobody: a call that needs approval is denied unless --allow covers it.
     """
     message = sys.stdin.read() if text == "-" else text
     with session_link(session) as (link, branch):
@@ -158,7 +158,7 @@ def trigger(
 
 
 def _require(session: str) -> None:
-    """See that there is such a session, before its first message is waited for."""
+    """Check that the session exists before waiting for the first message."""
     with session_link(session):
         pass
 
@@ -173,7 +173,7 @@ def _deliver(
     headers: Mapping[str, str] | None = None,
     only_idle: bool = False,
 ) -> dict[str, Any] | None:
-    """Send a message; return what became of it, None where only an idle session was to have it."""
+    """Send a message and return the reply; with ``only_idle``, return None if the session is not idle."""
     with daemon() as link:
         state, begin = watched_run(link, session)
         if only_idle and state["status"]["state"] not in ("idle", "error"):
@@ -240,7 +240,7 @@ def watch(
             more = [f"- … and {len(names) - _MOST_FILES} more"] if len(names) > _MOST_FILES else []
             message = "\n".join([text, "", "Changed:", *(f"- {name}" for name in names[:_MOST_FILES]), *more])
             delivered = _deliver(session, message, source="files", allow=allow, only_idle=True)
-        except PyagentdError as error:  # one that could not be sent ends nothing
+        except PyagentdError as error:  # keep watching after a message that could not be sent
             note(str(error))
             continue
         outcome = "the session works, not sent" if delivered is None else "sent"
@@ -275,7 +275,7 @@ def webhook(
 
 
 async def _listen(deliver: Any, text: str, secret: str, port: int | None, place: Path | None) -> None:
-    from aiohttp import web  # loaded here: every other command would pay for it too
+    from aiohttp import web  # imported here, because it is slow to import and only needed here
 
     async def answer(request: web.Request) -> web.Response:
         body = await request.read()
@@ -304,7 +304,7 @@ async def _listen(deliver: Any, text: str, secret: str, port: int | None, place:
     site = web.TCPSite(runner, "127.0.0.1", port) if place is None else web.UnixSite(runner, str(place))
     if place is not None:
         _clear(place)
-    before = os.umask(0o177)  # nobody else can open a socket, from its first moment
+    before = os.umask(0o177)  # the socket is private from the moment it is created
     try:
         await site.start()
     except OSError as error:
@@ -329,14 +329,14 @@ def _is_proved(headers: Mapping[str, str], body: bytes, secret: str) -> bool:
 
 
 def _code_block(body: bytes) -> str:
-    """Return a body as a block of code whose fence is longer than any in it."""
+    """Return a body as a code block whose fence is longer than any in the body."""
     text = body.decode("utf-8", "replace").strip()
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
     return f"{fence}\n{text}\n{fence}"
 
 
 def _clear(place: Path) -> None:
-    """Remove the socket that one before left; raises ``BadRequest`` where something else is."""
+    """Remove the socket of an earlier process; raises ``BadRequest`` if another kind of file is there."""
     with suppress(FileNotFoundError):
         if not stat.S_ISSOCK(place.lstat().st_mode):
             raise BadRequest(f"{place} exists and is not a socket")
@@ -378,7 +378,7 @@ _ELSEWHERE = {
     "server": "pyagentd mcp test NAME",
     "request": "pyagentd show SESSION --step N --request",
 }
-"""What prints the lists and pages that need more than a session or an id."""
+"""The commands that print lists and pages which need other arguments than a session or an id."""
 
 
 @click.command("list")
@@ -421,7 +421,7 @@ _BY_ID = frozenset({"ask", "decision", "task"})
 def report_page(name: str, session: str | None, id: str | None, as_json: bool) -> None:
     """Print the page NAME: inspect, mission, trust, task (of SESSION), hooks, presets, servers, ask, decision.
 
-    Emacs shows the same pages. Of a project (hooks, presets, servers) it is SESSION's, else the current one.
+    Emacs shows the same pages. The project of hooks, presets and servers is SESSION's, else the current one.
     """
     if name in _ELSEWHERE:
         raise click.UsageError(f"This page is printed by {_ELSEWHERE[name]}")

@@ -1,4 +1,4 @@
-"""``pyagentd serve``; a module of its own, so that the daemon greets before the other commands are imported."""
+"""``pyagentd serve``; in its own module, so that the daemon starts without importing the other commands."""
 
 import os
 import sys
@@ -46,27 +46,27 @@ while data := os.read(0, 1 << 16):
 
 
 def _link(*, start: bool) -> None:
-    """Print which daemon runs, and carry frames between its socket and our standard streams; does not return.
+    """Print which daemon runs, and relay frames between its socket and our standard streams; does not return.
 
-    What is printed begins with a mark, since a login may print as well.
+    The line has a prefix to recognise it by, since a login shell may also print text.
 
     Args:
         start: Start the daemon if none runs.
 
     Raises:
-        Unreachable: None runs, or none could be started.
+        Unreachable: No daemon runs, or it could not be started.
     """
-    client = import_module("pyagentd.cli.link")  # a start of the daemon itself does without
+    client = import_module("pyagentd.cli.link")  # not needed to start the daemon
     try:
         with client.daemon(start=start, name="ssh"):
             pass
     except Unreachable:
         raise
-    except WireError:  # one of another version runs, which the other end is told
+    except WireError:  # a daemon of another version runs, which the line tells the other end
         pass
     runtime = read_runtime(runtime_dir())
     said = encode({"proto": runtime.proto, "version": runtime.version, "sessions_dir": runtime.sessions_dir})
     sys.stdout.write(f"pyagentd-link {said.decode()}\n")
     sys.stdout.flush()
-    # A small process in our place: it is there as long as somebody's Emacs.
+    # Replace this process by a small one, which runs as long as the user's Emacs.
     os.execv(sys.executable, [sys.executable, "-I", "-S", "-c", _CARRY, str(runtime.socket)])

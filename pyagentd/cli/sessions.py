@@ -1,4 +1,4 @@
-"""Sessions as the daemon knows them: made, listed, shown, searched, branched, renamed, deleted, exported."""
+"""Commands on sessions: create, list, show, search, branch, rename, delete, export and import them."""
 
 import contextlib
 import json
@@ -78,12 +78,12 @@ def sessions(archived: bool, as_json: bool) -> None:
 
 
 def sessions_known(link: DaemonClient, *, archived: bool = False) -> list[dict[str, Any]]:
-    """Return all branches and agents, as the operation ``sessions`` has them."""
+    """Return all branches and agents from the operation ``sessions``."""
     return rows_of(link.call("sessions", archived=archived), "sessions")
 
 
 def _lines(found: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
-    """Yield the columns of every session: its branches, below each its agents."""
+    """Yield the columns of every session: its branches, each followed by its agents."""
     depths: dict[str, int] = {}
     for session in found:
         depth = depths[session["branch"]] = depths.get(session["parent"], -1) + 1
@@ -117,7 +117,7 @@ def show(session: str, trace: bool, step: int | None, request: bool, as_json: bo
         if trace or step is not None:
             show_trace(link, str(branch_dir), step=step, request=request, as_json=as_json)
             return
-        # Opening a branch makes a document anew that is gone or empty.
+        # Opening a branch restores a document that is missing or empty.
         needed = as_json or not read(branch_dir / "session.md").body.strip()
         answer = link.call("show", branch=str(branch_dir)) if needed else {}
     if as_json:
@@ -125,7 +125,7 @@ def show(session: str, trace: bool, step: int | None, request: bool, as_json: bo
         return
 
     document = read(branch_dir / "session.md")
-    # Into a pipe bytes as they are.
+    # A pipe gets the bytes unchanged.
     shown = (
         printable(fold_hidden(document)) if sys.stdout.isatty() else document.body.encode("utf-8", "surrogateescape")
     )
@@ -202,12 +202,12 @@ def switch(branch: str, as_json: bool) -> None:
 
 
 def can_ask() -> bool:
-    """Return whether somebody at a terminal can choose."""
+    """Return whether a user at a terminal can choose."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def choose_prompt(prompts: Sequence[dict[str, Any]], what: str) -> dict[str, Any]:
-    """Have the user choose one of the prompts of a session, to ``what`` it, such as "branch at"."""
+    """Ask the user to choose a prompt of a session; ``what`` says what for, such as "branch at"."""
     if not prompts:
         raise click.ClickException(f"There is no prompt to {what}. Write and send one first")
     for number, each in enumerate(prompts, 1):
@@ -277,13 +277,13 @@ def delete(session: str, yes: bool, as_json: bool) -> None:
 
 
 def _say_more(told: dict[str, Any]) -> None:
-    """Tell beside the output what there is to say of an answer, which is no part of it."""
+    """Remove the note of a reply and print it on stderr."""
     if text := told.pop("note", None):
         note(text)
 
 
 def _meant(session: str, branch_dir: Path) -> str:
-    """Return what of a session the user named: an agent, one branch, or all of it."""
+    """Return what the user named: "agent", "branch" or "session"."""
     if branch_dir.parent.name == AGENTS_DIR:
         return "agent"
     if session.startswith(("/", "~", ".")):
@@ -355,7 +355,7 @@ def import_(file: Path, name: str | None, preset: str | None, root: Path, as_jso
 
 
 def _content(answer: dict[str, Any]) -> bytes:
-    # What is too large for a frame comes by path; bytes that are not text come as they are.
+    # A reply that is too large for a frame has a path; bytes that are not UTF-8 are kept.
     if (text := answer.get("text")) is not None:
         return str(text).encode("utf-8", "surrogateescape")
     return Path(answer["path"]).read_bytes()
@@ -379,7 +379,7 @@ def search(query: tuple[str, ...], limit: int, session: str | None, everything: 
     """
     text = " ".join(query)
     try:
-        parse(text)  # wrong usage is told before a daemon is started for it
+        parse(text)  # report wrong usage before starting a daemon
     except BadRequest as error:
         raise click.UsageError(str(error)) from error
     with daemon() as link:
@@ -451,7 +451,7 @@ def _remarks(found: dict[str, Any], hits: list[dict[str, Any]]) -> Iterator[str]
 
 @contextlib.contextmanager
 def _progress(*, quiet: bool) -> Iterator[Callable[[int, int], None]]:
-    """Yield what shows how far it is: a bar on a terminal, a line at every tenth otherwise."""
+    """Yield a function that shows the progress: a bar on a terminal, else a line at every tenth."""
     if quiet:
         yield lambda done, total: None
     elif sys.stderr.isatty():

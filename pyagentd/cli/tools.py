@@ -1,7 +1,7 @@
-"""``pyagentd mcp``, ``hooks``, ``skills`` and ``presets``: what agents can use; ``trust``.
+"""``pyagentd mcp``, ``hooks``, ``skills``, ``presets`` and ``trust``: the tools and texts that agents can use.
 
-``add``, ``add-json``, ``get`` and ``remove`` take the arguments that ``claude mcp`` takes. Your own servers are in
-config.toml, which keeps its comments: a new one goes to its end, and removing one changes no other line.
+``add``, ``add-json``, ``get`` and ``remove`` accept the arguments of ``claude mcp``. The user's servers are in
+config.toml, whose comments are kept: a new server is appended, and removing one changes no other line.
 """
 
 import json
@@ -167,7 +167,7 @@ def remove(scope: str | None, root: Path, name: str) -> None:
         if scope != "user" and name in _project_tables(project).get("mcpServers", {}):
             named.append("project")
     except ConfigError:
-        if not named:  # the user's own are in the way of none
+        if not named:  # a broken project file does not prevent removing a server of the user
             raise
     if not named:
         raise NotFound(f"No MCP server is called {name!r} in {config} or {project}", hint="pyagentd mcp list")
@@ -182,7 +182,7 @@ def remove(scope: str | None, root: Path, name: str) -> None:
         after = _without_table(before, name)
         tables = tomllib.loads(before)
         del tables["mcp"][name]
-        # What cannot be taken out in whole lines is left to its author.
+        # A table that cannot be removed as whole lines is left for the user to edit.
         if {**tomllib.loads(after), "mcp": {}} != {**tables, "mcp": {}} or _tables_in(after) != tables["mcp"]:
             raise ConfigError(f"{config}: [mcp.{name}] could not be removed", hint="Remove it with an editor")
         rewrite_text(config, after, links=True)
@@ -219,7 +219,7 @@ def list_(root: Path, as_json: bool) -> None:
 @_root
 @json_option
 def test(name: str, root: Path, as_json: bool) -> int:
-    """Start the server NAME and show what it offers. Exits 1 if it cannot be reached."""
+    """Start the server NAME and list its tools, resources and prompts. Exits 1 if it cannot be reached."""
     server: dict[str, Any] = {"name": name, "root": str(root.resolve()), "env": _environment()}
     with daemon() as link:
         try:
@@ -239,10 +239,10 @@ def test(name: str, root: Path, as_json: bool) -> int:
 @_root
 @json_option
 def trust_servers(root: Path, as_json: bool) -> int:
-    """Show what the project's servers run, and trust them as they are.
+    """Show the programs of the project's servers, and trust them.
 
-    They are programs that run as you. You are asked again when their configuration changes, or a program or script of
-    the project that they run. Their data may change.
+    They run as you. You must trust them again when their configuration changes, or a program or script of the project
+    that they run. Their data may change.
     """
     place = str(root.resolve())
     with daemon(human=True) as link:
@@ -263,12 +263,12 @@ def _pair(text: str, mark: str, option: str) -> tuple[str, str]:
 
 
 def _add_server(name: str, table: dict[str, Any], scope: str | None, root: Path) -> None:
-    """Write a server down, unless there is one of that name or it could not be used."""
+    """Write a server to its file; raises an error if the name is taken or the server is not valid."""
     if scope == "local":
         raise click.UsageError("--scope is user or project: servers of one project for you alone are not supported")
     config, project = config_file(os.environ), root.resolve() / _PROJECT_FILE
     file = project if scope == "project" else config
-    read_server(name, table, Source.at(str(file), ConfigError))  # raises what is wrong with it
+    read_server(name, table, Source.at(str(file), ConfigError))  # raises an error if it is not valid
     document = _project_tables(project) if scope == "project" else {}
     known = document.get("mcpServers", {}) if scope == "project" else _own_tables(config)
     if name in known:
@@ -292,7 +292,7 @@ def _own_tables(config: Path) -> dict[str, Any]:
 
 
 def _unread(name: str, told: str) -> str:
-    """Return what is to be added where the daemon does not know a server that ``config.toml`` has, else ""."""
+    """Return a remark if ``config.toml`` has the server but the daemon has not read it, else ""."""
     config = config_file(os.environ)
     return f". {config} has {name}{DAEMON_NOTE}" if name in _own_tables(config) and name not in told else ""
 
@@ -322,12 +322,12 @@ def _without_table(text: str, name: str) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """Return what a server is started with of our variables: where programs are found."""
+    """Return the environment variables to start a server with: the path of programs."""
     return {name: os.environ[name] for name in ("PATH",) if name in os.environ}
 
 
 def _line(text: str) -> str:
-    """Return a server's words on one line, which looks like nothing else."""
+    """Return a server's text on one printable line, so that it cannot imitate other output."""
     return printable(" ".join(text.split()))
 
 
@@ -338,8 +338,8 @@ def _line(text: str) -> str:
 def hooks(root: Path, trust: bool, as_json: bool) -> None:
     """List the hooks: yours, from config.toml, and the project's, from .pyagentd/hooks.toml.
 
-    A project's hooks are programs that run as you. They run only once you trust them with --trust; when the file or a
-    script that it names changes, you must trust them again.
+    A project's hooks are programs that run as you. They run only after you trust them with --trust; when the file or
+    a script that it names changes, you must trust them again.
     """
     place = str(root.resolve())
     with daemon(human=True) as link:
@@ -373,7 +373,7 @@ def hooks(root: Path, trust: bool, as_json: bool) -> None:
 
 
 def _trust_page(link: DaemonClient, name: str, *, quiet: bool, **arguments: Any) -> Any:
-    """Show the page of what waits for trust, on stderr, and trust it as it is there; None where nothing waits."""
+    """Show the page of untrusted files on stderr and trust them; return None if there are none."""
     page = link.call("report", name=name, arguments=arguments)
     if not quiet:
         with redirect_stdout(sys.stderr):
@@ -388,9 +388,9 @@ def _trust_page(link: DaemonClient, name: str, *, quiet: bool, **arguments: Any)
 @click.argument("session", shell_complete=complete_session)
 @json_option
 def trust(session: str, as_json: bool) -> None:
-    """Show the preset.md of SESSION, which came from elsewhere, and trust it as it is.
+    """Show the preset.md of SESSION, which is from another machine, and trust it.
 
-    Until then, and when it changes, its profile, its grants and its settings for confinement are ignored.
+    Until then, and after it changes, its profile, its grants and its settings for confinement are ignored.
     """
     with session_link(session, human=True) as (link, branch):
         told = _trust_page(link, "trust", quiet=as_json, branch=branch)
@@ -434,8 +434,8 @@ Row = dict[str, Any]
 def presets(root: Path, trust: bool, as_json: bool) -> None:
     """List the presets for sessions and agents.
 
-    A project's presets (.pyagentd/presets/*.md) say what an agent may read, write and run. They are used only once
-    you trust them with --trust, and no longer when their content changes.
+    A project's presets (.pyagentd/presets/*.md) say what an agent may read, write and run. They are used only after
+    you trust them with --trust, and until their content changes.
     """
     place = str(root.resolve())
     with daemon(human=True) as link:

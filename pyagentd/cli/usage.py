@@ -1,4 +1,4 @@
-"""``pyagentd usage``: what sessions cost, and how full the model's context window is."""
+"""``pyagentd usage``: the cost of sessions, and how full the model's context window is."""
 
 import json
 import re
@@ -29,7 +29,7 @@ _WIDEST_CHART = 120
 
 
 def print_report(by: str, days: int, *, as_json: bool) -> None:
-    """Print what was spent in the last ``days`` days (0: ever), for people as the list that Emacs shows."""
+    """Print the costs of the last ``days`` days (0: all), as JSON or as the list that Emacs shows."""
     with daemon() as link:
         if sys.stdout.isatty() and not as_json:
             print_view(link.call("view", name="usage", arguments={"by": by, "days": days}))
@@ -52,7 +52,7 @@ def print_report(by: str, days: int, *, as_json: bool) -> None:
 
 
 def print_charts(session: str | None, by: str, days: int) -> None:
-    """Print what was spent in the last ``days`` days as a chart, or the charts of a session."""
+    """Print the costs of the last ``days`` days as a chart, or the charts of a session."""
     width = min(shutil.get_terminal_size().columns, _WIDEST_CHART)
     with daemon() as link:
         if session is None:
@@ -97,10 +97,10 @@ _HEAD = ("what", "model", "requests", "input", "output", "reasoning", "cache rea
 @json_option
 @click.pass_context
 def usage(context: click.Context, session: str | None, by: str, days: int, chart: bool, as_json: bool) -> None:
-    """Print what SESSION cost: each answer, its agents, and the total. Without SESSION, the cost of all sessions.
+    """Print the cost of SESSION: each answer, its agents, and the total. Without SESSION, the cost of all sessions.
 
-    Tokens are counted by the provider; input excludes what was read from or written to its cache. Set a price that is
-    unknown in config.toml, under [model."NAME"].
+    Tokens are counted by the provider; input excludes tokens read from or written to its cache. Set an unknown price
+    in config.toml, under [model."NAME"].
     """
     given = [name for name in ("by", "days") if context.get_parameter_source(name) is not _DEFAULT]
     if session and given:
