@@ -1,7 +1,7 @@
-"""The Agent Client Protocol on stdio: other editors use the same sessions. A client of the daemon, as ``cli`` is.
+"""The Agent Client Protocol on stdio, for using the same sessions in other editors; a client of the daemon.
 
-The daemon owns the turns and their record. Updates for an editor are made from the rows of the log; the first answer
-to an ask counts, from whichever client; runs go on when the editor quits.
+The daemon owns the turns and their log. Updates for an editor are made from the rows of the log; the first answer to
+an ask counts, from whichever client; runs go on when the editor quits.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""The methods of the Agent Client Protocol; each calls the other modules of this room."""
+"""The methods of the Agent Client Protocol, which call the other modules of this package."""
 
 import asyncio
 import functools
@@ -23,18 +23,18 @@ from pyagentd.events import Event
 from pyagentd.reader import Source
 from pyagentd.store.metadata import workspace_root
 
-# The servers of tools that an editor names, as tables of the daemon's configuration; pure.
+# An editor's MCP servers as tables of the daemon's configuration; pure.
 
 _LONGEST: Final = 32  # characters of a name
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 def tables(given: Sequence[Any]) -> list[dict[str, Any]]:
-    """Return what the daemon's operation ``lend-mcp`` takes; names are made such as rules can have.
+    """Return the servers for the daemon's operation ``lend-mcp``, with names that are valid in permission rules.
 
     Raises:
-        BadRequest: One is reached in a way that we do not know, or two have one name.
-        ConfigError: One cannot be used; told before a session is made for it.
+        BadRequest: A server has an unknown transport, or two have the same name.
+        ConfigError: A server is not valid; raised before a session is created for it.
     """
     made = [_table(each) for each in given]
     for number, each in enumerate(made):
@@ -64,7 +64,7 @@ def _table(server: Any) -> dict[str, Any]:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_PAGE: Final = 50  # sessions
+_PAGE: Final = 50  # sessions in a reply
 
 _CAPABILITIES: Final = schema.AgentCapabilities(
     load_session=True,
@@ -79,7 +79,7 @@ _CAPABILITIES: Final = schema.AgentCapabilities(
 
 
 def _with_protocol_errors(method: Callable[P, Awaitable[R]]) -> Callable[P, Coroutine[Any, Any, R]]:
-    """Raise the errors of the daemon as errors of the protocol, with their hints."""
+    """Convert the daemon's errors to errors of the protocol, with their hints."""
 
     @functools.wraps(method)
     async def translated(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -99,10 +99,10 @@ def _with_protocol_errors(method: Callable[P, Awaitable[R]]) -> Callable[P, Coro
 
 
 class PyagentdAgent:
-    """What an editor talks to.
+    """The agent side of the protocol.
 
     Args:
-        preset: Of sessions that are made here; "" for the usual one.
+        preset: The preset of new sessions; "" for the default one.
     """
 
     def __init__(self, preset: str = "") -> None:
@@ -114,7 +114,7 @@ class PyagentdAgent:
         self._files = Files(self._daemon, lambda: self._editor, self._session_of)
 
     def on_connect(self, conn: Client) -> None:
-        """Note who is told."""
+        """Set the editor that receives updates."""
         self._editor = conn
 
     async def initialize(
@@ -124,7 +124,7 @@ class PyagentdAgent:
         client_info: schema.Implementation | None = None,
         **kwargs: Any,
     ) -> schema.InitializeResponse:
-        """Agree on the version; we know one."""
+        """Return our protocol version, the only one, and our capabilities."""
         if client_info is not None:
             self._daemon.name = f"acp ({client_info.title or client_info.name})"
         fs = client_capabilities.fs if client_capabilities else None
@@ -144,10 +144,10 @@ class PyagentdAgent:
         mcp_servers: Sequence[Any] | None = None,
         **kwargs: Any,
     ) -> schema.NewSessionResponse:
-        """Make a session that may read and write below ``cwd``."""
+        """Create a session that may read and write below ``cwd``."""
         servers = tables(mcp_servers or ())
         name = Path(cwd).name or "session"
-        # The daemon takes nil, and no text, for left out; it says that "." is not absolute.
+        # The daemon treats "" as left out, so send ".", which it rejects as not absolute.
         made = await self._daemon.call("create-session", name=name, root=cwd or ".", preset=self._preset or None)
         opened, modes = await self._open(str(made["session_id"]), made, tells_history=False)
         if servers:
@@ -164,7 +164,7 @@ class PyagentdAgent:
         additional_directories: list[str] | None = None,
         **kwargs: Any,
     ) -> schema.LoadSessionResponse:
-        """Tell what was said in a session, and go on with it, with what runs in it too."""
+        """Send the conversation of a session to the editor, and open it, including its current run."""
         return schema.LoadSessionResponse(modes=await self._take_up(session_id, mcp_servers, tells_history=True))
 
     @_with_protocol_errors
@@ -176,12 +176,12 @@ class PyagentdAgent:
         mcp_servers: Sequence[Any] | None = None,
         **kwargs: Any,
     ) -> schema.ResumeSessionResponse:
-        """Go on with a session whose conversation the editor has."""
+        """Open a session whose conversation the editor already has."""
         return schema.ResumeSessionResponse(modes=await self._take_up(session_id, mcp_servers, tells_history=False))
 
     @_with_protocol_errors
     async def close_session(self, session_id: str, **kwargs: Any) -> schema.CloseSessionResponse:
-        """Stop telling of a session; what runs goes on."""
+        """Stop sending updates of a session; its run goes on."""
         await self._close(session_id)
         return schema.CloseSessionResponse()
 
@@ -189,7 +189,7 @@ class PyagentdAgent:
     async def list_sessions(
         self, cwd: str | None = None, cursor: str | None = None, **kwargs: Any
     ) -> schema.ListSessionsResponse:
-        """Return the sessions that work in ``cwd``, or all; the last one used first."""
+        """Return the sessions with the workspace ``cwd``, or all, the last used one first."""
         rows = await asyncio.to_thread(rows_of, await self._daemon.call("sessions"), "sessions")
         found = await asyncio.to_thread(_infos, rows, cwd)
         begin = int(cursor) if cursor and cursor.isdecimal() else 0
@@ -202,25 +202,25 @@ class PyagentdAgent:
     async def set_session_mode(
         self, session_id: str, mode_id: str, **kwargs: Any
     ) -> schema.SetSessionModeResponse | None:
-        """Have another agent answer from the next prompt on."""
+        """Let another agent answer from the next prompt on."""
         opened = await self._awake(session_id)
         await opened.modes.choose(opened.key, mode_id)
         return schema.SetSessionModeResponse()
 
     @_with_protocol_errors
     async def prompt(self, session_id: str, prompt: list[files.Block], **kwargs: Any) -> schema.PromptResponse:
-        """Have a prompt answered."""
+        """Send a prompt and wait for the end of its turn."""
         opened = await self._awake(session_id)
         return schema.PromptResponse(stop_reason=await opened.prompt(files.prompt(prompt, opened.root)))
 
     @_with_protocol_errors
     async def cancel(self, session_id: str, **kwargs: Any) -> None:
-        """Stop what runs."""
-        if session_id in self._conversations:  # a notification, whose errors nobody is told
+        """Stop the run, and remove the editor's queued prompts."""
+        if session_id in self._conversations:  # this is a notification, so errors cannot be returned
             await (await self._awake(session_id)).cancel()
 
     async def close(self) -> None:
-        """Leave; what runs goes on, and what is asked stays asked."""
+        """Disconnect; runs go on, and questions stay open."""
         await self._daemon.close()
 
     # -- inside --------------------------------------------------------------------------------------------------
@@ -241,7 +241,7 @@ class PyagentdAgent:
         await self._close(session_id)
         await self._files.offer()
         opened = Conversation(session_id, Path(place["branch_dir"]), self._daemon, self._editor)
-        self._conversations[session_id] = opened  # it is told what comes while it is opened
+        self._conversations[session_id] = opened  # it receives events while it is being opened
         try:
             return opened, await opened.open(tells_history=tells_history)
         except BaseException:
@@ -250,7 +250,7 @@ class PyagentdAgent:
 
     async def _close(self, session_id: str) -> None:
         if (opened := self._conversations.pop(session_id, None)) is not None:
-            also = any(each.key == opened.key for each in self._conversations.values())  # under another name
+            also = any(each.key == opened.key for each in self._conversations.values())  # open under another id too
             await opened.close(detaches=not also)
 
     async def _awake(self, session_id: str) -> Conversation:
@@ -261,9 +261,9 @@ class PyagentdAgent:
         return opened
 
     def _greet(self, opened: Conversation) -> None:
-        # After the answer: before it the editor does not know the session.
+        # Runs after the reply is sent: before that the editor does not know the session.
         async def greet() -> None:
-            with suppress(PyagentdError, ConnectionError):  # it is only beside the conversation
+            with suppress(PyagentdError, ConnectionError):  # the list of commands is optional
                 await opened.greet()
 
         task = asyncio.create_task(greet())
@@ -303,7 +303,7 @@ def _infos(rows: Sequence[Mapping[str, Any]], cwd: str | None) -> list[schema.Se
 
 
 def serve(preset: str = "") -> None:
-    """Speak the protocol on stdin and stdout until the editor is gone; new sessions are made from ``preset``."""
+    """Speak the protocol on stdin and stdout until the editor quits; new sessions use ``preset``."""
     asyncio.run(_serve(PyagentdAgent(preset)))
 
 

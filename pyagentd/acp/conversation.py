@@ -1,4 +1,4 @@
-"""One conversation that an editor has open over ACP: updates, requests for permission, modes, commands."""
+"""A conversation open in an editor over ACP: updates, requests for permission, modes, commands."""
 
 import asyncio
 import json
@@ -25,10 +25,10 @@ from pyagentd.store.journal import Row
 from pyagentd.tools.spec import summary
 from pyagentd.wire.client import CALL_TIMEOUT_S, COMMAND_TIMEOUT_S
 
-# A question of the daemon as a request for permission, and what was chosen as an answer to it; pure.
+# Conversion of the daemon's questions to requests for permission, and of the choice to an answer; pure.
 #
-# The answers of an approval are the daemon's. A question of the model's is asked one by one: its options are what can
-# be chosen, and what takes words is left to the user's next message.
+# An approval has the daemon's answers. Questions from the model are asked one by one, with their options as choices;
+# an answer in words is left to the user's next message.
 
 
 LATER: Final = "later"
@@ -49,17 +49,17 @@ _NAMES: Final[Mapping[str, str]] = {
     "abort": "Deny and stop",
 }
 _SCOPE_NAMES: Final = {**_NAMES, "always": "Always: add it to the scope"}
-_PATTERNS: Final = 80  # characters of what would be remembered
+_PATTERNS: Final = 80  # characters of the patterns to remember
 
 Request = tuple[schema.ToolCallUpdate, list[schema.PermissionOption]]
 
 
 def approval(ask: Mapping[str, Any], branch: str, root: str) -> Request:
-    """Return what is asked about a call, and how it can be answered.
+    """Return the request for the approval of a call: the call and the options.
 
     Args:
-        ask: As the daemon tells it.
-        branch: The conversation that is shown; the ask may be an agent's below it.
+        ask: The ask from the daemon.
+        branch: The shown conversation; the ask may be from an agent below it.
         root: Its workspace root.
     """
     tool, arguments = str(ask.get("tool") or ""), _arguments(ask)
@@ -78,7 +78,7 @@ def approval(ask: Mapping[str, Any], branch: str, root: str) -> Request:
 
 
 def questions(ask: Mapping[str, Any], branch: str) -> Iterator[Request]:
-    """Yield a request for each question of the model's; the options are numbered."""
+    """Yield a request for each question from the model; the options are numbered."""
     for number, asked in enumerate(ask["questions"]):
         options = [
             schema.PermissionOption(option_id=str(place), name=str(option["label"]), kind="allow_once")
@@ -96,7 +96,7 @@ def questions(ask: Mapping[str, Any], branch: str) -> Iterator[Request]:
 
 
 def call_id(ask: Mapping[str, Any], branch: str) -> str:
-    """Return the call that an ask is shown at: the asking one, if it is of this conversation."""
+    """Return the id of the call to show an ask at: the asking call if it is in this conversation, else a new id."""
     own = ask.get("tool_call_id") if ask.get("branch") in (None, branch) and ask.get("kind") != "question" else None
     return str(own or f"ask:{ask['id']}")
 
@@ -124,14 +124,14 @@ def _title(ask: Mapping[str, Any], branch: str, title: str) -> str:
     return f"{ask.get('agent') or 'An agent'}: {title}" if is_agents else title
 
 
-# Puts the daemon's questions to an editor's user: the first answer wins, wherever it is given.
+# Puts the daemon's questions to the editor's user; the first answer wins, from whichever client.
 
 
 class Asker:
     """The questions of one conversation.
 
     Attributes:
-        listens: Whether a question that is dismissed is an answer: not while its run is being stopped.
+        listens: Whether dismissing a question denies it; false while its run is being stopped.
     """
 
     def __init__(self, session_id: str, daemon: Daemon, editor: Client) -> None:
@@ -142,17 +142,17 @@ class Asker:
         self._open: dict[str, asyncio.Task[None]] = {}
 
     def ask(self, ask: Mapping[str, Any], *, branch: str, root: str) -> None:
-        """Put a question that is shown on ``branch``, unless it is put already."""
+        """Put a question of ``branch`` to the user, unless it is on the screen already."""
         if ask["id"] not in self._open:
             self._open[ask["id"]] = asyncio.create_task(self._ask(ask, branch, root))
 
     def withdraw(self, id: str) -> None:
-        """Stop waiting for the answer to a question that somebody answered."""
+        """Stop waiting for the answer to a question that another client answered."""
         if (task := self._open.pop(id, None)) is not None:
             task.cancel()
 
     def stop(self, *, leaves: bool = False) -> None:
-        """Stop waiting for every answer; what is asked stays asked. ``leaves``: the run is stopped."""
+        """Stop waiting for all answers; the questions stay open. ``leaves``: the run is being stopped."""
         if leaves:
             self.listens = False
         for id in [*self._open]:
@@ -167,18 +167,18 @@ class Asker:
                 answer = self._dismissal() if chosen is None else {"decision": chosen}
             if answer is not None:
                 await self._daemon.call("answer", ask=ask["id"], **answer)
-        except (RequestError, BadRequest, LookupError, ValueError) as error:  # it cannot be asked, or answered so
+        except (RequestError, BadRequest, LookupError, ValueError) as error:  # the question or the answer is invalid
             why = str(error).partition("\n")[0]
             text = f"\n\n> It waits for an answer (`pyagentd asks`): {why}\n\n"
             await self._editor.session_update(session_id=self._session_id, update=notice_chunk(text))
         except (ConnectionError, PyagentdError):
-            pass  # the editor is gone, or somebody else was faster
+            pass  # the editor has quit, or another client answered first
         finally:
             if self._open.get(ask["id"]) is asyncio.current_task():
                 del self._open[ask["id"]]
 
     async def _question(self, ask: Mapping[str, Any], branch: str, root: str) -> dict[str, Any] | None:
-        answers: list[list[str]] = []  # the label of an option for each question
+        answers: list[list[str]] = []  # for each question the label of the chosen option
         for asked, request in zip(ask["questions"], questions(ask, branch), strict=True):
             chosen = await self._choice(*request)
             if chosen is None:
@@ -193,36 +193,34 @@ class Asker:
         return answer.outcome.option_id if isinstance(answer.outcome, schema.AllowedOutcome) else None
 
     def _dismissal(self) -> dict[str, Any] | None:
-        """Return the answer of somebody who closed the question: a run must not wait for nobody."""
+        """Return the answer for a dismissed question: a denial, so that the run does not wait forever."""
         return {"decision": "deny", "reason": "The question was dismissed."} if self.listens else None
 
 
-# One conversation that an editor has open: what the daemon tells of it becomes updates, in order.
-#
-# Events wake it, the rows of the log are what it tells.
+# A conversation open in an editor: the daemon's events trigger updates, which are made from the rows of the log.
 
-# The modes of a conversation: who answers in it from the next prompt on.
+# The modes of a conversation: the agent that answers from the next prompt on.
 
 
 class Modes:
-    """What an editor chose, and what the daemon has."""
+    """The mode that the editor chose, and the daemon's current one."""
 
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
-        self._mode = ""  # of the next prompt
-        self._named = ""  # the agent of the next turn, as the daemon has it
+        self._mode = ""  # the agent for the next prompt
+        self._named = ""  # the agent of the next turn according to the daemon
 
     @property
     def wanted(self) -> str | None:
-        """The agent that the next prompt names; None where the daemon has it already."""
+        """The agent to name in the next prompt; None if the daemon uses it already."""
         return self._mode if self._mode != self._named else None
 
     def sent(self) -> None:
-        """Note that a prompt named it."""
+        """Record that a prompt named the agent."""
         self._named = self._mode
 
     async def read(self, branch: str) -> schema.SessionModeState:
-        """Return the modes of a branch: the agents that can answer, the present one even where its preset is gone."""
+        """Return the modes of a branch: the agents that can answer, and the current one even without its preset."""
         told = await self._daemon.call("agents-available", branch=branch)
         self._mode = self._named = current = str(told.get("agent") or "")
         found = [
@@ -234,10 +232,10 @@ class Modes:
         return schema.SessionModeState(current_mode_id=current, available_modes=found)
 
     async def choose(self, branch: str, mode: str) -> None:
-        """Have the prompts from now on answered by the agent ``mode``.
+        """Let the agent ``mode`` answer from the next prompt on.
 
         Raises:
-            BadRequest: There is none of that name.
+            BadRequest: There is no agent of that name.
         """
         told = await self._daemon.call("agents-available", branch=branch)
         known = [str(each["name"]) for each in told["agents"]]
@@ -246,7 +244,7 @@ class Modes:
         self._mode = mode
 
     async def changed(self, branch: str) -> str | None:
-        """Return who answers next, where somebody else named another agent; None where nobody did."""
+        """Return the next agent if another client changed it, else None."""
         told = await self._daemon.call("agents-available", branch=branch)
         was, self._named = self._named, str(told.get("agent") or "")
         if self._named in (was, self._mode):
@@ -255,11 +253,11 @@ class Modes:
         return self._mode
 
 
-# Slash commands as an editor completes them, by one word; pure.
+# Slash commands for an editor, which completes only one word; pure.
 
 
 def available(found: Iterable[Mapping[str, Any]]) -> schema.AvailableCommandsUpdate:
-    """Return the commands that the daemon's operation ``commands`` tells; those of two words together, as one."""
+    """Return the commands from the operation ``commands``, grouped by their first word."""
     grouped: dict[str, list[Mapping[str, Any]]] = {}
     for command in found:
         grouped.setdefault(str(command["name"]).split()[0], []).append(command)
@@ -278,7 +276,7 @@ def _command(name: str, rows: list[Mapping[str, Any]]) -> schema.AvailableComman
 
 
 class Conversation:
-    """An attached session; the editor knows it by ``id``, ``place`` is its branch's directory."""
+    """An attached session; ``id`` is its id in the editor, ``place`` its branch's directory."""
 
     def __init__(self, id: str, place: Path, daemon: Daemon, editor: Client) -> None:
         self.id = id
@@ -290,24 +288,24 @@ class Conversation:
         self._own: set[str] = set()  # the messages that this editor sent
         self._updates = Updates("")
         self._is_attached = False
-        self._seq = 0  # the last row that was told
+        self._seq = 0  # the last row that was sent to the editor
         self._events: asyncio.Queue[Event] = asyncio.Queue()
         self._telling: asyncio.Task[None] | None = None
         self.modes = Modes(daemon)
         self._asker = Asker(id, daemon, editor)
         self._catching_up = asyncio.Lock()
         self._turns: dict[str, asyncio.Future[tuple[str, str]]] = {}  # message → how its run ended
-        self._waiting: set[str] = set()  # those messages that are queued
-        self._sending: dict[str, str] = {}  # those of which the daemon has not said yet what became of them → text
+        self._waiting: set[str] = set()  # the queued messages
+        self._sending: dict[str, str] = {}  # messages to which the daemon has not replied yet → text
         self._unwanted: set[str] = set()  # those of them that were cancelled
         self._runs: dict[str, str] = {}  # run → its message
         self._settings: Mapping[str, Any] = {}
-        self._servers: Sequence[Mapping[str, Any]] = ()  # those of the editor
+        self._servers: Sequence[Mapping[str, Any]] = ()  # the editor's MCP servers
 
     # -- opening -------------------------------------------------------------------------------------------------
 
     async def open(self, *, tells_history: bool) -> schema.SessionModeState:
-        """Watch the session, tell what was said in it, and return the modes it has."""
+        """Attach to the session, send its history if ``tells_history``, and return its modes."""
         state = await self._attach()
         answer = await self._daemon.call("show", branch=self.key)
         shown = json.loads(await asyncio.to_thread(json_text, answer))
@@ -325,28 +323,28 @@ class Conversation:
         return await self.modes.read(self.key)
 
     async def lend(self, servers: Sequence[Mapping[str, Any]]) -> None:
-        """Have the session get the editor's own servers of tools, from the next prompt on, and none lent before."""
+        """Add the editor's MCP servers to the session from the next prompt on, replacing earlier ones."""
         self._servers = servers
         try:
             await self._daemon.call("lend-mcp", branch=self.key, servers=json.dumps(servers))
         except WireError as error:
             if servers or isinstance(error, Unreachable):
-                raise  # else it is an older daemon, which has been lent none
+                raise  # otherwise it is an older daemon, and there are no servers to add
 
     async def awaken(self) -> None:
-        """Watch the session again, if the daemon ended since, and tell what was missed."""
+        """Attach again if the daemon has ended since, and send the missed updates."""
         if not self._is_attached:
             self._take_state(await self._attach())
             await self.lend(self._servers)
             await self._catch_up()
 
     async def greet(self) -> None:
-        """Tell what an editor shows beside the conversation."""
+        """Send the list of slash commands to the editor."""
         found = await self._daemon.call("commands", branch=self.key)
         await self.tell(available(found["commands"]))
 
     async def close(self, *, detaches: bool) -> None:
-        """Stop telling; what runs goes on, and what is asked stays asked. ``detaches``: nobody else here watches."""
+        """Stop sending updates; the run goes on and questions stay open. With ``detaches``, detach too."""
         self._asker.stop()
         self._leave("closed", "The session was closed, or loaded anew. What runs goes on")
         if self._telling is not None:
@@ -358,23 +356,23 @@ class Conversation:
                 await self._daemon.call("detach", branch=self.key)
 
     def lost(self) -> None:
-        """Note that the daemon has ended: nobody tells how the turns end."""
+        """End the open turns, because the daemon has ended."""
         self._is_attached = False
         self._asker.stop()
         self._leave("lost", "The daemon has ended. What was said is kept: go on with another prompt")
 
     def _leave(self, reason: str, text: str) -> None:
-        """End the turns for the editor: nobody tells how they end."""
+        """End the open turns for the editor, since no event will tell how they end."""
         for turn in self._turns.values():
             if not turn.done():
                 turn.set_result((reason, text))
 
     def take(self, event: Event) -> None:
-        """Take an event of this branch; it is told in its turn."""
+        """Queue an event of this branch."""
         self._events.put_nowait(event)
 
     async def tell(self, update: Update) -> None:
-        """Tell the editor something."""
+        """Send an update to the editor."""
         await self._editor.session_update(session_id=self.id, update=update)
 
     async def _attach(self) -> Mapping[str, Any]:
@@ -400,7 +398,7 @@ class Conversation:
         """Send a message, and return why its turn ended.
 
         Raises:
-            PyagentdError: It was not taken.
+            PyagentdError: The daemon did not accept it.
             RequestError: Its run failed.
         """
         message = new_id("msg")
@@ -411,7 +409,7 @@ class Conversation:
             await asyncio.to_thread(self._keep, given)
             try:
                 return await self._turn(message, given.text)
-            except Unreachable:  # it had ended before, unseen; sent twice it is one message
+            except Unreachable:  # the daemon had ended unnoticed; with the same id the message is not sent twice
                 await self.awaken()
                 return await self._turn(message, given.text)
         finally:
@@ -430,7 +428,7 @@ class Conversation:
             if (command := sent.get("command")) and not command["recorded"]:
                 await self.tell(updates.notice_chunk(str(command["text"])))
             if sent.get("message"):
-                self._own.add(sent["message"])  # another one, where a command sent it
+                self._own.add(sent["message"])  # has another id if a command sent it
                 self._turns[sent["message"]] = ended
                 self.modes.sent()
             if sent.get("queued") and sent["message"] not in self._runs.values():
@@ -447,10 +445,10 @@ class Conversation:
         return self._stop_reason(reason, why)
 
     async def cancel(self) -> None:
-        """Take back what waits, and stop the run, unless all that the editor sent waits behind somebody else's."""
+        """Remove the editor's queued messages; stop the run too, unless all that the editor sent was queued."""
         self._asker.stop(leaves=True)
         waiting = self._waiting & self._turns.keys()
-        # Whether these wait is known when they are answered, but for a command: that is answered when it has ended.
+        # The daemon's reply will tell whether these are queued, except for commands, whose reply comes at their end.
         sending = self._sending.keys() - {*self._runs.values()}
         self._unwanted |= sending
         unknown = {message for message in sending if not self._sending[message].startswith("/")}
@@ -460,18 +458,18 @@ class Conversation:
         await self._take_back(waiting, stops=waiting != mine)
 
     async def _take_back(self, waiting: Set[str], *, stops: bool = False) -> None:
-        """Take back messages that wait; stop the run if ``stops``, or if the turn of one has just come."""
+        """Remove queued messages; stop the run if ``stops``, or if the turn of one has just begun."""
         stops = stops or not waiting
         for message in waiting:
             try:
                 await self._daemon.call("queue-cancel", branch=self.key, id=message)
-            except NotFound:  # its turn has just come
+            except NotFound:  # its turn has just begun
                 stops = True
         if stops:
             await self._daemon.call("abort", branch=self.key)
 
     def _keep(self, given: Prompt) -> None:
-        for file in given.files:  # their names have their hashes
+        for file in given.files:  # their names contain a hash, so they do not collide
             attachments.keep_file(self.place, file.name, file.data)
 
     def _stop_reason(self, reason: str, text: str) -> schema.StopReason:
@@ -493,9 +491,9 @@ class Conversation:
                 for event in events:
                     await self._tell_event(event)
             except PyagentdError:
-                continue  # the daemon is gone, or will say more
+                continue  # the daemon has ended, or will send more
             except ConnectionError:
-                return  # the editor is
+                return  # the editor has quit
 
     async def _tell_event(self, event: Event) -> None:
         if event.seq > self._seq or event.kind in ("status", "ask", "run"):
@@ -509,7 +507,7 @@ class Conversation:
             case "queue", ({"gone": {"id": str(message), "why": "canceled"}},):
                 await self._end(message, "canceled", "")
             case "status", ({"state": "error", **rest},):
-                for message in self._waiting & self._turns.keys():  # what waits does not go on after an error
+                for message in self._waiting & self._turns.keys():  # the queue is paused after an error
                     await self._end(message, "error", str(rest.get("message") or ""))
             case "ask", (ask,):
                 self._asker.ask(ask, branch=self.key, root=self.root)
@@ -533,7 +531,7 @@ class Conversation:
                 await self._take_lost_ends(event.seq)
 
     async def _take_lost_ends(self, after: int) -> None:
-        """End the turns whose runs ended among the events behind row ``after``, which the daemon dropped."""
+        """End the turns whose runs ended in the events after row ``after``, which the daemon dropped."""
         done = False
         while not done and self._turns:
             page = await self._daemon.call("replay", branch=self.key, after=after)
@@ -561,7 +559,7 @@ class Conversation:
         turn = self._turns.get(message)
         if turn is not None and not turn.done():
             turn.set_result((reason, text))
-        elif turn is None and reason == "error" and text:  # somebody else's
+        elif turn is None and reason == "error" and text:  # a run of another client
             await self.tell(updates.notice_chunk(f"\n\n> {text}\n\n"))
         if (mode := await self.modes.changed(self.key)) is not None:
             await self.tell(update_current_mode(mode))

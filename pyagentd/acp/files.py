@@ -1,7 +1,7 @@
-"""Files that an editor has open: read over its ``fs`` methods, and offered to the daemon like buffers of Emacs.
+"""Files open in an editor: read through its ``fs`` methods, and offered to the daemon like buffers of Emacs.
 
-The protocol cannot say whether a file is open. Where the editor's text differs from the file, it is the user's: the
-daemon gets that text, and changes it through the editor. All other files are read and written on the disk.
+The protocol does not say whether a file is open. If the editor's text differs from the file, it has unsaved changes:
+the daemon gets that text, and edits it through the editor. All other files are read and written on the disk.
 """
 
 import asyncio
@@ -22,22 +22,22 @@ from pyagentd.errors import BadRequest, PyagentdError
 from pyagentd.events import Event
 from pyagentd.store.attachments import decoded, link_to
 
-_LONGEST: Final = 1_000_000  # characters of a file that is asked about
-_READ_S: Final = 0.8  # a look may take a second
+_LONGEST: Final = 1_000_000  # characters of a file that can be offered
+_READ_S: Final = 0.8  # the daemon waits one second for the reply
 
 Answer = dict[str, Any]
 
 
 class Files:
-    """What one editor shows of files.
+    """The files of one editor.
 
     Args:
-        daemon: Who asks.
-        editor: Returns who is asked.
-        session_of: Returns the open session that a path is in the workspace of; "" when it is in none's.
+        daemon: The daemon, which asks for files.
+        editor: Returns the editor.
+        session_of: Returns the open session whose workspace contains a path, or "".
 
     Attributes:
-        can: Whether the editor has both methods.
+        can: Whether the editor has both ``fs`` methods.
     """
 
     def __init__(self, daemon: Daemon, editor: Callable[[], Client], session_of: Callable[[str], str]) -> None:
@@ -49,23 +49,23 @@ class Files:
         self._answering: set[asyncio.Task[None]] = set()
 
     async def offer(self) -> None:
-        """Tell the daemon, once for each connection, that it may ask."""
+        """Offer files to the daemon, once for each connection."""
         if self.can and not self._offered:
             await self._daemon.call("emacs-offer", buffers=True)
             self._offered = True
 
     def lost(self) -> None:
-        """Note that the daemon has ended."""
+        """Record that the daemon has ended."""
         self._offered = False
 
     def take(self, event: Event) -> None:
-        """Have a question of the daemon's answered."""
+        """Answer a request of the daemon in the background."""
         task = asyncio.create_task(self._answer(event.args[0]))
         self._answering.add(task)
         task.add_done_callback(self._answering.discard)
 
     async def _answer(self, asked: Mapping[str, Any]) -> None:
-        with suppress(PyagentdError, ConnectionError, OSError):  # one of the two is gone
+        with suppress(PyagentdError, ConnectionError, OSError):  # the daemon or the editor has ended
             facts = json.loads(asked["facts"])
             match asked["what"]:
                 case "look":
@@ -99,7 +99,7 @@ class Files:
         return {"outcome": "done", "saved": True}
 
     async def _editor_text(self, path: str) -> str | None:
-        """Return the text that the editor has of a file, None where it has none."""
+        """Return the editor's text of a file, or None."""
         if not (session := self._session_of(path)):
             return None
         try:
@@ -110,9 +110,9 @@ class Files:
 
 
 def _is_on_disk(path: str, text: str) -> bool:
-    """Return whether a file has this text, or is not text at all.
+    """Return whether a file has this text, or is not UTF-8 text.
 
-    Many editors keep line ends and the byte order mark to themselves.
+    Line ends and the byte order mark are ignored, because many editors do not pass them on.
     """
     try:
         return _lines(Path(path).read_bytes().decode()) == _lines(text)
@@ -130,10 +130,10 @@ def _version(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-# What an editor sends as a prompt, as the text of a message and the files that go with it; pure.
+# Conversion of an editor's prompt to the text of a message and its files; pure.
 #
-# Files below the workspace root are mentioned as ``@path``, which agents know; pictures and what has bytes become
-# files of the session that the text links, as in the document that Emacs writes.
+# Files below the workspace root become ``@path``, which agents know; pictures and binary data become files of the
+# session that the text links to, as in the document that Emacs writes.
 
 Block = (
     schema.TextContentBlock
@@ -143,9 +143,9 @@ Block = (
     | schema.EmbeddedResourceContentBlock
 )
 
-_PROMPTS_LONGEST: Final = 100_000  # characters of a resource that the text carries; longer ones go as a file
-_NAMED: Final = 255  # bytes that the name of a file may have
-_ENDING: Final = 20  # characters of its ending
+_PROMPTS_LONGEST: Final = 100_000  # characters of a resource in the text; a longer one becomes a file
+_NAMED: Final = 255  # bytes in the name of a file
+_ENDING: Final = 20  # characters in its extension
 _UNSAFE: Final = re.compile(r"[^\w.-]+")
 _TICKS: Final = re.compile(r"`{3,}")
 
@@ -158,17 +158,17 @@ class Attachment(NamedTuple):
 
 
 class Prompt(NamedTuple):
-    """A message: its text, and the files it links."""
+    """A message: its text, and the files that it links to."""
 
     text: str
     files: tuple[Attachment, ...]
 
 
 def prompt(blocks: Sequence[Block], root: str) -> Prompt:
-    """Return the message that ``blocks`` are.
+    """Convert ``blocks`` to a message.
 
     Raises:
-        BadRequest: There is something in it that no message can carry.
+        BadRequest: A block has an unsupported kind, or the prompt is empty.
     """
     said: list[str] = []
     behind: list[str] = []
@@ -206,7 +206,7 @@ def prompt(blocks: Sequence[Block], root: str) -> Prompt:
 
 
 def _mention(uri: str, name: str, root: str) -> str:
-    """Return a file as agents know it, anything else as a link."""
+    """Return a file as ``@path`` or a path, anything else as a link."""
     place = _path(uri)
     if place is None:
         return f"[{name}]({uri})"
@@ -234,7 +234,7 @@ def _name(uri: str) -> str:
 
 
 def _quote_text(uri: str, text: str, root: str) -> str:
-    """Return a text that an editor adds to a prompt, under the name of where it is from."""
+    """Return a text that an editor added to a prompt as a code block below its path or address."""
     place = _path(uri)
     shown = str(place.relative_to(root)) if place and root and place.is_relative_to(root) else str(place or uri)
     lines = f" lines {fragment.removeprefix('L')}" if (fragment := _split(uri).fragment) else ""
@@ -243,7 +243,7 @@ def _quote_text(uri: str, text: str, root: str) -> str:
 
 
 def _file(name: str, kind: str, data: bytes) -> Attachment:
-    """Return ``data`` under a name that two different contents never share."""
+    """Return ``data`` as a file whose name contains a hash of it, so that different files do not collide."""
     stem, dot, suffix = name.rpartition(".")
     ending = f".{suffix}" if dot and stem else mimetypes.guess_extension(kind) or ""
     base = _UNSAFE.sub("-", stem or name).strip("-.") or "file"

@@ -1,4 +1,4 @@
-"""JSON-RPC messages as lines of JSON; a line that is no message is answered with an error."""
+"""JSON-RPC messages as lines of JSON; a line that is not a message is answered with an error."""
 
 import asyncio
 import json
@@ -6,11 +6,11 @@ from typing import Any, Final
 
 from acp import RequestError
 
-LONGEST_READ: Final = 50 * 1024 * 1024  # bytes that are kept of a line before it is asked for
+LONGEST_READ: Final = 50 * 1024 * 1024  # bytes to buffer before a line is read
 
 
 class Lines:
-    """A transport of the protocol's SDK, whose own one ends with the first line that is no object."""
+    """A transport for the protocol's SDK, whose own transport stops at the first line that is not a JSON object."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -31,7 +31,7 @@ class Lines:
             except (ValueError, RecursionError) as error:
                 await self._refuse(RequestError.parse_error({"details": f"This is not JSON: {error}"}))
                 continue
-            # The id is what an answer is found by.
+            # A reply needs a valid id.
             if isinstance(message, dict) and isinstance(message.get("id"), str | int | float | None):
                 return message
             wanted = "A message is a JSON object whose id is a number or a text"

@@ -1,7 +1,7 @@
-"""Turns rows of a log into updates for an editor: the same fold for replay and for live events; pure.
+"""Turns rows of a log into updates for an editor, in the same way for replay and for live events; pure.
 
-An editor gets each character of a part once, whether its text came in deltas, as a whole, or when the session is
-loaded. It does not get the messages that it sent itself, since it shows them already.
+An editor gets each character of a part once, whether the text arrived in deltas, as a whole, or with the loaded
+session. It does not get the messages that it sent itself, since it shows them already.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -29,16 +29,16 @@ from pyagentd.store.journal import Row
 from pyagentd.tools.spec import summary
 from pyagentd.words import quantity
 
-# A tool call as editors show it: title, kind, the files it is about, what it changes; pure.
+# Tool calls for editors: title, kind, file locations and changes; pure.
 #
-# From the part of the log that records it, in the AI SDK's form (``data_json``).
+# Made from the part of the log that records the call, in the AI SDK's form (``data_json``).
 
 KINDS: Final[Mapping[str, schema.ToolKind]] = {
     "Read": "read", "Glob": "search", "Grep": "search", "Edit": "edit", "Write": "edit", "Bash": "execute",
     "WebFetch": "fetch", "WebSearch": "fetch", "PersistentAgent": "think", "task": "think", "mission": "think",
 }  # fmt: skip
 
-_LONGEST: Final = 20_000  # characters of a result; the log has all of it
+_LONGEST: Final = 20_000  # characters of a result; the log has the whole result
 
 _STATUS: Final[Mapping[str, schema.ToolCallStatus]] = {
     "input-streaming": "pending",
@@ -55,7 +55,7 @@ Content = schema.ContentToolCallContent | schema.FileEditToolCallContent | schem
 def call_update(
     data: Mapping[str, Any], root: str, *, is_new: bool
 ) -> schema.ToolCallStart | schema.ToolCallProgress:
-    """Return the update that shows a call for the first time, with its result if it has one, or what became of it."""
+    """Return the update for a call: a start if it ``is_new``, else progress, with its result if it has one."""
     name, given = tool_name(data), data.get("input")
     arguments = given if isinstance(given, Mapping) else {}
     shown: dict[str, Any] = {
@@ -75,12 +75,12 @@ def tool_name(data: Mapping[str, Any]) -> str:
 
 
 def kind(tool: str) -> schema.ToolKind:
-    """Return what the protocol calls the work of ``tool``."""
+    """Return the protocol's kind of ``tool``."""
     return KINDS.get(canonical_tool(tool), "other")
 
 
 def locations(arguments: Mapping[str, Any], root: str) -> list[schema.ToolCallLocation]:
-    """Return the file that a call is about, so that an editor can follow it."""
+    """Return the location of the file that a call uses, so that an editor can follow it."""
     given = arguments.get("file_path") or arguments.get("path")
     if not isinstance(given, str) or not given:
         return []
@@ -90,7 +90,7 @@ def locations(arguments: Mapping[str, Any], root: str) -> list[schema.ToolCallLo
 
 
 def changes(tool: str, arguments: Mapping[str, Any], root: str) -> list[Content]:
-    """Return what a call changes in a file, as the arguments say it."""
+    """Return a call's changes to a file as diffs, from its arguments."""
     path = arguments.get("file_path")
     if not isinstance(path, str):
         return []
@@ -103,7 +103,7 @@ def changes(tool: str, arguments: Mapping[str, Any], root: str) -> list[Content]
 
 
 def result(data: Mapping[str, Any]) -> list[Content]:
-    """Return what a call gave, or why it failed; of a change that was made the change says it all."""
+    """Return the result of a call, or its error; empty for a successful edit, which is shown as a diff."""
     match data:
         case {"state": "output-error", **rest}:
             text = str(rest.get("errorText") or "It failed")
@@ -133,33 +133,33 @@ Update = (
     | schema.UsageUpdate
 )
 
-PLAN_TOOL: Final = "TodoWrite"  # its list is a plan, which ``todo`` events tell
+PLAN_TOOL: Final = "TodoWrite"  # its list is shown as a plan, from ``todo`` events
 
 
 class Updates:
-    """What one editor was told of one conversation.
+    """Makes one editor's updates of one conversation, and remembers what was sent.
 
     Args:
         root: The session's workspace root.
-        is_own: Whether the message with an id was sent by this editor.
+        is_own: Returns whether this editor sent the message with an id.
 
     Attributes:
-        stop_reason: Of the last request to the model, as the provider gave it.
+        stop_reason: The provider's stop reason of the last request to the model.
     """
 
     def __init__(self, root: str, is_own: Callable[[str], bool] = lambda message_id: False) -> None:
         self.stop_reason = ""
         self._root = root
         self._is_own = is_own
-        self._users: dict[str, bool] = {}  # the user's messages: whether they were told
-        self._texts: dict[str, list[str]] = {}  # of users' messages that were not
+        self._users: dict[str, bool] = {}  # the user's messages → whether they were sent
+        self._texts: dict[str, list[str]] = {}  # texts of the user's messages that were not sent
         self._messages: dict[str, str] = {}  # part → its message
-        self._shown: dict[str, int] = {}  # how much of each text is told
+        self._shown: dict[str, int] = {}  # part → number of characters that were sent
         self._reasoning: set[str] = set()
-        self._calls: dict[str, str] = {}  # calls that were told, and the state they were told in
+        self._calls: dict[str, str] = {}  # calls that were sent → their state then
 
     def history(self, shown: Mapping[str, Any]) -> Iterator[Update]:
-        """Yield a whole conversation, canonical as ``show`` returns it; what was taken back is left out."""
+        """Yield the updates of a whole conversation from the reply of ``show``, without hidden messages."""
         for each in shown["messages"]:
             message, parts = each["message"], each["parts"]
             metadata = message.get("metadata_json") or {}
@@ -174,7 +174,7 @@ class Updates:
                 yield from updates
 
     def feed(self, row: Row) -> Iterator[Update]:
-        """Yield what ``row`` adds."""
+        """Yield the updates for ``row``."""
         match row.type, row.data:
             case "message", {"id": str(id), "role": role, **rest}:
                 metadata = rest.get("metadata_json") or {}
@@ -193,7 +193,7 @@ class Updates:
                 yield from self._user_message(message)
 
     def agent(self, moved: Mapping[str, Any]) -> schema.ToolCallProgress | None:
-        """Return how far an agent is, as news of the call that made it; None when no open call here did."""
+        """Return an agent's progress as an update of the call that spawned it; None without such an open call."""
         call = str(moved.get("call_id") or "")
         if moved.get("state") == "finished" or self._calls.get(call) not in GOING:
             return None
@@ -205,7 +205,7 @@ class Updates:
         return update_tool_call(call, status="in_progress", content=[content])
 
     def _user_message(self, message: str) -> Iterator[Update]:
-        """Yield what somebody else said, when its turn comes."""
+        """Yield the message of another client when its turn begins."""
         if not self._users.get(message, True):
             self._users[message] = True
             for text in self._texts.pop(message, []):
@@ -240,12 +240,12 @@ class Updates:
 
 
 def plan(items: Iterable[Mapping[str, Any]]) -> schema.AgentPlanUpdate:
-    """Return the plan that an agent's list of steps is; the list has no priorities."""
+    """Return an agent's list of steps as a plan; the list has no priorities."""
     return update_plan(plan_entry(str(each["content"]), status=each["status"]) for each in items)
 
 
 def usage(context: Mapping[str, Any]) -> schema.UsageUpdate | None:
-    """Return how full the context is and what the session cost, from a ``context`` event; None when not known."""
+    """Return the context's size and the session's cost from a ``context`` event; None if unknown."""
     if not context.get("window") or context.get("used") is None:
         return None
     used, size = int(context["used"]), int(context["window"])
@@ -256,7 +256,7 @@ def usage(context: Mapping[str, Any]) -> schema.UsageUpdate | None:
 
 
 def notice_chunk(text: str) -> schema.AgentMessageChunk:
-    """Return words of ours, not the model's, as an editor shows them."""
+    """Return a text from the daemon, not the model, as a chunk of the conversation."""
     return schema.AgentMessageChunk(session_update="agent_message_chunk", content=text_block(text))
 
 

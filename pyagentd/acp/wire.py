@@ -1,4 +1,4 @@
-"""A client of the daemon for an event loop: calls that can be awaited, and events as they arrive.
+"""An asyncio client of the daemon: awaitable calls, and a callback for events.
 
 A call connects if there is no connection, also after the daemon has ended.
 """
@@ -15,16 +15,16 @@ from pyagentd.events import Event
 from pyagentd.wire.client import CALL_TIMEOUT_S, event_of, result_of
 from pyagentd.wire.frames import MAX_FRAME, FrameReader, IncomingMessage, call, parse
 
-_READ: Final = 1 << 18  # bytes at once
+_READ: Final = 1 << 18  # bytes per read
 _ENDED: Final = Unreachable("The daemon has ended", hint="The next call starts it again")
 
 
 class Daemon:
-    """Calls to the daemon.
+    """A connection to the daemon.
 
     Args:
-        name: What the daemon calls this client.
-        on_event: Given each event, in order.
+        name: The name of this client for the daemon.
+        on_event: Called with each event, in order.
         on_lost: Called when the connection has ended.
     """
 
@@ -43,7 +43,7 @@ class Daemon:
         """Return the answer to ``method``; see ``DaemonClient.call``.
 
         Raises:
-            PyagentdError: What the daemon raised, as the class it has there; that it does not answer.
+            PyagentdError: The daemon's error, in its class, or no answer.
         """
         writer = await self._open_writer()
         uid = next(self._uids)
@@ -59,7 +59,7 @@ class Daemon:
         return result_of(message, is_json=self._is_json)
 
     async def close(self) -> None:
-        """End the connection; what runs goes on."""
+        """Close the connection; runs go on."""
         if self._reading is not None:
             self._reading.cancel()
             with suppress(asyncio.CancelledError):
@@ -86,7 +86,7 @@ class Daemon:
                     if isinstance(payload, bytes):
                         self._take(parse(payload))
         except (OSError, PyagentdError):
-            pass  # told to whoever waits
+            pass  # the waiting calls get an error below
         finally:
             self._writer = None
             writer.close()
@@ -104,4 +104,4 @@ class Daemon:
                 if (waiting := self._pending.get(uid)) is not None and not waiting.done():
                     waiting.set_result(message)
             case _:
-                pass  # a newer daemon's notification
+                pass  # a notification from a newer daemon
