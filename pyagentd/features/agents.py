@@ -87,7 +87,7 @@ class Assignment:
     background: bool = False  # the parent does not wait for it
     call_id: str = ""  # of the call, which the child's session row names
     metadata: Mapping[str, Any] = field(default_factory=dict)  # the caller's own, for the child's session row
-    values: Mapping[str, Any] = field(default_factory=dict)  # keys of its preset.md in place of the template's
+    values: Mapping[str, Any] = field(default_factory=dict)  # keys that replace those of the template's preset.md
     message: Mapping[str, Any] = field(default_factory=dict)  # metadata of the message with the prompt
 
 
@@ -400,10 +400,10 @@ class AgentNode(TypedDict):
     preset: str | None
     description: str | None
     state: AgentState
-    background: bool  # nobody waits for its result
+    background: bool  # its parent does not wait for the result
     call_id: str | None  # of the tool call that made it
     tokens: int  # of all its runs
-    result: str | None  # of its last run, as its parent is told
+    result: str | None  # of its last run, as its parent gets it
     agents: "list[AgentNode]"
 
 
@@ -465,7 +465,7 @@ Debt = Literal["running", "delivered", "dropped"]
 class _Settling:
     """A waiter for the end of all work below an agent."""
 
-    woken: list[asyncio.Task[Outcome]]  # runs that answer results, and began meanwhile
+    woken: list[asyncio.Task[Outcome]]  # runs that answer results and began after the agent's run
     moved: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -487,11 +487,11 @@ class Background:
         kernel.bus.on(RunEnded, self._run_ended)
         kernel.bus.on(QueueStopped, lambda stopped: self.moved(stopped.branch.key))
         # By the parent's key:
-        self._alive: dict[str, set[str]] = {}  # ids of agents whose end is awaited
+        self._alive: dict[str, set[str]] = {}  # ids of running background agents
         self._options: dict[str, SendOptions] = {}  # of the run that spawned one last
         # By the agent's key:
-        self._dropped: set[str] = set()  # those that are stopped with their parent
-        self._settling: dict[str, list[_Settling]] = {}  # of those whose result waits for what is below them
+        self._dropped: set[str] = set()  # agents that are being stopped with their parent
+        self._settling: dict[str, list[_Settling]] = {}  # agents whose result waits for agents below them
 
     def begin(
         self, parent: LiveBranch, child: BranchRef, wanted: Assignment, run_id: str, options: SendOptions
@@ -606,7 +606,7 @@ class Background:
 
     async def _complete(self, ref: BranchRef, description: str, outcome: Outcome) -> None:
         """Report the outcome of an agent's run to its parent when nothing below the agent runs any more."""
-        with contextlib.suppress(PyagentdError):  # it cannot be opened: what its run came to is known
+        with contextlib.suppress(PyagentdError):  # it cannot be opened: the outcome is known anyway
             async with self._kernel.using(ref) as branch:
                 outcome = await self.settled(branch, outcome)
         parent = paths.parent_of(ref)
@@ -627,7 +627,7 @@ class Background:
                     outcome = outcome_of(child.conversation, run, self._kernel.presets.of_branch(ref).result)
         except PyagentdError as error:
             outcome = Outcome(reason="error", text="", code=error.code, message=str(error))
-        if outcome is not None and outcome.reason == "aborted":  # nobody but the daemon's end did that
+        if outcome is not None and outcome.reason == "aborted":  # only the daemon's stop can have aborted it
             outcome = replace(outcome, reason="error", code="restart", message=RESTARTED)
         if outcome is not None:
             await self._owe(parent, agent, description, outcome)
@@ -650,7 +650,7 @@ class Background:
         try:
             async with self._kernel.using(parent) as branch:
                 await self._deliver(branch, agent, text)
-        except PyagentdError as error:  # its row says that it is owed: whoever opens it next finds that
+        except PyagentdError as error:  # its row stays "running": the next opening of the parent finds it
             log.warning("agent %s: its end is not told yet: %s", agent, error)
         finally:
             self._forget(parent.key, agent)
@@ -705,7 +705,7 @@ class AgentSpawner(Feature):
 
     def __init__(self, kernel: "Kernel") -> None:
         super().__init__(kernel)
-        self._children: dict[str, tuple[str, dict[str, Any]]] = {}  # by agent's key: its parent's, and what is told
+        self._children: dict[str, tuple[str, dict[str, Any]]] = {}  # by the agent's key: its parent's, and its facts
         self.background = Background(kernel, self)
         self.outputs: dict[str, Callable[[Outcome], Output]] = {NAME: as_output}
 

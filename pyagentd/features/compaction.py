@@ -209,7 +209,7 @@ def _open_part(conversation: Conversation) -> str:
     for message in reversed(conversation.messages.values()):
         if message.role == "user":
             return ""
-        if not message.parts or message.is_hidden:  # of a prompt that is asked again, the answer before
+        if not message.parts or message.is_hidden:  # a prompt that is sent again: the answer is before it
             continue
         if message.parts[0].type == COMPACTION:
             return str(message.row["metadata_json"].get("after") or "")
@@ -236,7 +236,7 @@ def marker_of(conversation: Conversation, run_id: str) -> Part | None:
 # retried a few times; then the caller goes on without a summary.
 
 CUT = "[The summary was cut off here: it reached the most tokens it may have.]"
-_OVERHEAD = 600  # tokens of our own words in a request
+_OVERHEAD = 600  # tokens of the request's fixed text
 _STUB_FROM = 400  # characters of an output
 _MOST_PIECES = 24  # each is a request
 _LEAST = 64  # tokens: a request that has no room for so many is not made
@@ -348,7 +348,7 @@ class Summariser:
             async with asyncio.timeout(self._settings.timeout_s):
                 said, cut = await self._ask_model(request)
                 more = self._known.longest(2 * request.max_tokens)
-                if cut and more > request.max_tokens:  # what is cut then is better than none, and says so
+                if cut and more > request.max_tokens:  # if that is cut too, it is used and marked as cut
                     with contextlib.suppress(ContextOverflow):
                         said, cut = await self._ask_model(replace(request, max_tokens=more))
                 text = accept_summary(said)
@@ -517,7 +517,7 @@ def is_summarised(cut: TailStart | None, view: Sequence[Message]) -> bool:
 # fails, the run goes on unchanged, with a notice. A view that cannot be made to fit is refused with advice; the
 # user's message stays.
 
-_PRUNED_TO = 0.6  # of what is usable: pruning that frees less is followed by a summary soon
+_PRUNED_TO = 0.6  # of the usable tokens: pruning that frees less would soon need a summary too
 
 
 class Compaction(Feature):
@@ -586,7 +586,7 @@ class ContextFitter(Compactor):
             known = context_used(self._branch.conversation)
             is_counted = known.tokens and not known.estimated
             used = known.tokens + tokens_of(view[-1:]) if is_counted else self._overhead + tokens_of(view)
-        if overflow:  # the server holds less than is known of it, or counts otherwise
+        if overflow:  # the server accepts less than the catalog says, or counts differently
             self._refused = min(self._refused, tokens_of(view))
             self._usable = min(self._usable, self._overhead + self._refused // 2)
         made = None

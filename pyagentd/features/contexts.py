@@ -135,7 +135,7 @@ def _data(part: Text | ToolCall, results: Mapping[str, str]) -> dict[str, Any]:
 
 
 KEPT = "Nothing is deleted: the text stays in the document and in the log; the model is no longer shown it."
-_FIRST_WORDS = 80  # characters of a prompt that stands for a description
+_FIRST_WORDS = 80  # characters of a prompt that is used as a description
 
 IDLE_SETTING = "idle_timeout"
 """Key of ``state.settings``: seconds; the default is half an hour, 0 is never."""
@@ -167,8 +167,8 @@ class Contexts(Feature):
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
         self._history = History(kernel)
-        self._last: dict[str, tuple[BranchRef, datetime]] = {}  # of conversations that go on: when it was last heard
-        self._begun = asyncio.Event()  # a conversation; its timer may be shorter than what is slept
+        self._last: dict[str, tuple[BranchRef, datetime]] = {}  # active conversations: branch and last activity
+        self._begun = asyncio.Event()  # a conversation began; its timer may be shorter than the current pause
         self._task: asyncio.Task[None] | None = None
         kernel.bus.on(RunStarted, self._run_moved)
         kernel.bus.on(RunEnded, self._run_moved)
@@ -314,7 +314,7 @@ class Contexts(Feature):
         if not hidden.is_visible(branch.conversation):
             return False
         told = {}
-        with contextlib.suppress(BadRequest):  # of what is no conversation nothing is saved
+        with contextlib.suppress(BadRequest):  # without a conversation nothing is saved
             said = await self._current_conversation(branch)
             rows, messages = await self.history(branch.ref), contexts.canonical(said.messages)
 
@@ -368,7 +368,7 @@ class Contexts(Feature):
             return
         idle_s, now = await asyncio.to_thread(self._idle_s), self.kernel.clock.now()
         for key in list(self._last):
-            if (known := self._last.get(key)) is None:  # meanwhile it was cleared: saving another one takes time
+            if (known := self._last.get(key)) is None:  # cleared while another one was saved
                 continue
             (ref, last), live = known, self.kernel.opened(key)
             if live is not None and live.run is not None:
@@ -380,7 +380,7 @@ class Contexts(Feature):
         """Archive what was active when the last daemon stopped, saved if it was not; so all agents begin idle."""
         try:
             rows = await asyncio.to_thread(agents.known, self.kernel.state)
-        except PyagentdError as error:  # as before there is any session
+        except PyagentdError as error:  # such as before the first session
             log.info("the named agents cannot be read: %s", error)
             return
         for row in rows:
@@ -393,7 +393,7 @@ class Contexts(Feature):
                     else:
                         await self.put_behind(branch, "shutdown", when="when the daemon was started anew")
                         self.cleared(branch)
-            except PyagentdError as error:  # whoever opens it is told
+            except PyagentdError as error:  # reported when the branch is opened
                 log.warning("agent %s: %s", row.name, error)
 
     async def close(self) -> None:
@@ -437,9 +437,9 @@ class Contexts(Feature):
                     self._last[ref.key] = ref, now
                 elif await self.idle_out(branch, seconds=idle_s):
                     self.cleared(branch)
-        except (BadRequest, NotASession, NotFound):  # nothing goes on there any more
+        except (BadRequest, NotASession, NotFound):  # there is no conversation any more
             self._last.pop(ref.key, None)
-        except PyagentdError as error:  # the disk, or somebody was faster: it is tried again when it is time again
+        except PyagentdError as error:  # a write failed, or the branch is busy: tried again when the timer expires
             log.warning("%s could not be saved and cleared: %s", ref.name, error)
             if ref.key in self._last:
                 self._last[ref.key] = ref, now

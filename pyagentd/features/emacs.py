@@ -161,7 +161,7 @@ class EmacsClients(Feature):
     def __init__(self, kernel: "Kernel") -> None:
         super().__init__(kernel)
         self._offers: dict[Sink, EmacsOffer] = {}
-        self._open: dict[str, tuple[Sink, asyncio.Future[dict[str, Any]]]] = {}  # questions, and who was asked
+        self._open: dict[str, tuple[Sink, asyncio.Future[dict[str, Any]]]] = {}  # pending requests, by client
         self._silent: set[Sink] = set()
         kernel.bus.on(ClientGone, lambda gone: self.forget(gone.client))
 
@@ -408,7 +408,7 @@ def emacs_tool(clients: EmacsClients, branch: LiveBranch, tool: OfferedTool, *, 
     async def run(args: Args, ctx: ToolContext) -> Output:
         await _at_hand(tool, args, ctx)
         judged = zip(() if tool.command else _path_keys(tool, args), ctx.paths, strict=False)
-        given = {**args, **{key: path.resolved for key, path in judged}}  # files as they were decided about
+        given = {**args, **{key: path.resolved for key, path in judged}}  # files as they were authorised
         return _output(await ask("call", given, ctx), ctx)
 
     async def confirming(args: Args, ctx: ToolContext) -> Confirm:
@@ -448,7 +448,7 @@ def _target(tool: OfferedTool, args: Args, ctx: ToolContext) -> Target:
         return describe_command(str(args.get(tool.command) or ""), ctx.root, scope, ctx.env)
     if tool.paths:
         paths = [directory(resolve(args[key], ctx.root)) for key in _path_keys(tool, args)]
-        paths = paths or [directory(resolve(".", ctx.root))]  # of what is left out the workspace is meant
+        paths = paths or [directory(resolve(".", ctx.root))]  # without a path, the workspace is meant
         return Target(detail=paths[0].lexical, paths=tuple(paths))
     return Target(detail=json.dumps(dict(args), ensure_ascii=False, sort_keys=True))
 

@@ -196,7 +196,7 @@ def prompt_of(conversation: Conversation, message_id: str | None) -> Message:
     raise NotFound("There is no prompt to ask again", hint="Write and send one first")
 
 
-_MOST_ROLES = 4000  # in one event; a client that needs more attaches anew
+_MOST_ROLES = 4000  # in one event; a client attaches again if there are more
 _CARRIED = ("agent", "model", "settings")  # metadata of a prompt that its next version keeps
 
 
@@ -270,7 +270,7 @@ class History:
             PyagentdError: The run cannot start; then nothing has changed.
         """
         async with branch.starting:
-            self.require_ready(branch, queue=branch.paused)  # else what is sent is answered behind what waits
+            self.require_ready(branch, queue=branch.paused)  # else the new prompt is answered after the queue
             prompt = prompt_of(branch.conversation, message_id)
             gone = hidden.continuation(branch.conversation, prompt.id)
             changed = await self._hide(branch, gone, by="variant", after=prompt.id)
@@ -293,7 +293,7 @@ class History:
         if not text.strip():
             raise BadRequest("The prompt is empty", hint="Write something")
         async with branch.starting:
-            self.require_ready(branch, queue=branch.paused)  # else what is sent is answered behind what waits
+            self.require_ready(branch, queue=branch.paused)  # else the new prompt is answered after the queue
             prompt = chosen_prompt(branch.conversation, message_id)
             is_put_back = await self._reword(branch, prompt, text, prompt.text)
             after = hidden.before(branch.conversation, prompt.id)
@@ -497,5 +497,5 @@ async def _settle(branch: LiveBranch) -> None:
         return
     branch.recorder.flush()
     await branch.document.settle()
-    with contextlib.suppress(StoreError):  # the fork is of what the log says then
+    with contextlib.suppress(StoreError):  # then the fork has what the log has
         await branch.record_edits()

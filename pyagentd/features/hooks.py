@@ -58,7 +58,7 @@ class HookAnswer:
 
     changes: Mapping[str, Any] = field(default_factory=dict)
     blocks: str | None = None  # why not
-    problem: str = ""  # it said nothing that could be used
+    problem: str = ""  # why its answer is unusable
     duration_ms: int = 0
 
 
@@ -80,7 +80,7 @@ async def ask_program(
         try:
             async with asyncio.timeout(hook.timeout_s):
                 code = await group.exit_code()
-            await asyncio.wait(pipes, timeout=_REST_S)  # what it left in the background may hold them open
+            await asyncio.wait(pipes, timeout=_REST_S)  # its background processes may hold them open
             word = parse_answer(code, bytes(out), bytes(err))
         except TimeoutError:
             word = HookAnswer(problem=f"it did not answer within {hook.timeout_s:g} s and was stopped")
@@ -179,9 +179,9 @@ async def _write(stream: asyncio.StreamWriter | None, facts: Mapping[str, Any]) 
         await stream.wait_closed()
 
 
-TIMEOUT_S = 3.0  # for the functions of an Emacs, which says nothing when it goes, or does not answer in time
-MOST_TEXT = 100_000  # characters of one field that hooks are told
-_LAST_S = 3.0  # for hooks that are told of an end, once the daemon stops
+TIMEOUT_S = 3.0  # for the functions of an Emacs; a silent one may be gone or busy
+MOST_TEXT = 100_000  # characters of one field passed to hooks
+_LAST_S = 3.0  # for hooks of ended runs, when the daemon stops
 
 
 class Hooks(Feature):
@@ -221,7 +221,7 @@ class Hooks(Feature):
                 facts["model"] = model
             if (changed := word.changes.get("text", "")).strip():
                 text = facts["text"] = changed
-        if prompt.message_id:  # it is asked again: it has its row
+        if prompt.message_id:  # a prompt that is sent again has its row already
             return prompt
         made = replace(prompt, metadata=metadata)
         if text != prompt.text and (seen := made.seen_as(text)) is not None:

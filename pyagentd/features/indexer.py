@@ -25,11 +25,11 @@ from pyagentd.store.registry import Registry, is_finished
 
 log = logging.getLogger(__name__)
 
-FIRST_SWEEP_S = 2.0  # after the start, whose work comes first
-FRESH_S = 3.0  # so old may the last sweep be when somebody searches
-FRESH_FACTOR = 20  # ... or so many times as old as it takes to look at all stamps
-PAUSE_S = 0.2  # until a branch that was written is indexed, with what follows; unless somebody searches
-REST = 20  # times as long as it took to index a branch it is left alone, unless somebody searches
+FIRST_SWEEP_S = 2.0  # after the start, which has priority
+FRESH_S = 3.0  # a search accepts a sweep of this age
+FRESH_FACTOR = 20  # ... or of so many times the duration of a sweep
+PAUSE_S = 0.2  # until a changed branch is indexed, with later changes; a search does not wait for it
+REST = 20  # pause after indexing a branch, in multiples of the time that took; a search does not wait for it
 PATIENCE_S = 2.0  # a search waits so long for the index
 _ELSEWHERE = "elsewhere"
 
@@ -79,13 +79,13 @@ class Indexer:
         self._swept_at = float("-inf")
         self._swept_in = 0.0
         self.problem = ""
-        self._failed: dict[str, Stamps] = {}  # branches that could not be indexed as they were then
+        self._failed: dict[str, Stamps] = {}  # branches that could not be indexed, with their stamps then
         self._elsewhere: frozenset[Path] | None = None  # as in the database
         self.unfinished: Callable[[BranchRef], None] = lambda ref: None
 
     def start(self) -> None:
         """Recall the sessions outside the root, and start the thread."""
-        with contextlib.suppress(StateError):  # said by the first sweep
+        with contextlib.suppress(StateError):  # the first sweep reports it
             self._recall_elsewhere()
         self._thread.start()
 
@@ -160,7 +160,7 @@ class Indexer:
         waiting = asyncio.wrap_future(self._ask(_Job()))
         done, _ = await asyncio.wait([waiting], timeout=PATIENCE_S)
         if done and waiting.exception() is not None:
-            return True  # it will not get better by waiting; the problem is told
+            return True  # waiting does not help; the reply has the problem
         return bool(done)
 
     def _ask(self, job: _Job) -> Future[None]:

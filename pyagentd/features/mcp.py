@@ -68,7 +68,7 @@ _SESSIONS = WantedServers(all=True)  # where the preset does not say
 _AGENTS = WantedServers()
 _TELL_S = 60.0  # between notices that a server changed
 _SHOWN = 10  # names in a notice
-_QUIET_S = 1.5  # until the user is told what a run waits for
+_QUIET_S = 1.5  # until the user is notified that a run waits
 _OURS = frozenset({*CORE, *builtin_tools()})
 
 
@@ -93,10 +93,10 @@ class Servers(Feature):
         self.pool = Pool(self._on_tools_changed, self._learned)
         self.lent: dict[str, tuple[ServerSettings, ...]] = {}  # by other editors, to the branch with that key
         self._marks: dict[Launch, str] = {}  # keys of ``state.settings`` for what they offer
-        self._said: dict[str, dict[str, list[dict[str, Any]]]] = {}  # since the daemon began, by such a key
+        self._said: dict[str, dict[str, list[dict[str, Any]]]] = {}  # last offers stored by this daemon, by mark
         self._users: dict[Launch, dict[str, None]] = {}  # keys of the branches that have it, the last one last
         self._notices: set[tuple[str, str]] = set()
-        self._told: dict[tuple[str, str], float] = {}  # by branch and server: when it was told of a change
+        self._told: dict[tuple[str, str], float] = {}  # by branch and server: time of the last notice of a change
         self._now = time.monotonic
         kernel.bus.on(BranchesRemoved, lambda removed: self._take_back(removed.directory))
 
@@ -202,7 +202,7 @@ class Servers(Feature):
         """Return the servers of a branch, and report problems with others; nothing is started."""
         wanted = preset.mcp if preset.mcp is not None else _AGENTS if ref.is_agent else _SESSIONS
         if ref.is_agent and wanted.own and not self.kernel.origins.is_own(ref):
-            wanted = replace(wanted, own=())  # who trusted its session was shown the session's preset.md and no other
+            wanted = replace(wanted, own=())  # the user trusted the session's preset.md, not the agents' ones
         if wanted == _AGENTS and ref.key not in self.lent:
             return []
         known, problems = await self.known(root)
@@ -379,7 +379,7 @@ class Servers(Feature):
 
     async def _catalogs(self, key: str, wanted: Sequence[Server]) -> Mapping[str, Catalog]:
         failed = [each for each in wanted if each.connection.catalog is None and each.connection.state == "failed"]
-        self.look(failed)  # one that failed before keeps nobody waiting; it may be there the next time
+        self.look(failed)  # nothing waits for one that failed before; a later run may have it
         for server in failed:
             self._goes_without(key, server)
         asked = {asyncio.ensure_future(each.connection.offers()): each for each in wanted if each not in failed}
@@ -415,7 +415,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 async def _offers(server: Server) -> None:
-    with contextlib.suppress(ToolError):  # whoever wants something of it is told
+    with contextlib.suppress(ToolError):  # its next use reports the problem
         await server.connection.offers()
 
 
@@ -428,7 +428,7 @@ async def _offers(server: Server) -> None:
 MOST = 10  # in one message
 SERVERS = "server"
 """The ``origin`` of a message that a server wrote and a person sent: all of it is plain text."""
-_WAIT_S = 8.0  # for all of them: whoever sends waits
+_WAIT_S = 8.0  # for all of them: the sender waits
 _SHOWN_BYTES = 100_000  # of each
 
 _MENTION = re.compile(r"(?<![\w@/.])@([A-Za-z0-9][\w-]{0,31}):([^\s\"'<>`]+)")

@@ -80,7 +80,7 @@ _NEVER = frozenset({"question", "TodoWrite", "skill", "tool_search", "request_sc
 """Tools that need a conversation, which a mission is not."""
 
 _CHANGING = frozenset({"Write", "Edit"})
-_MISSIONS_DEEP = 3  # as ``mission.options.MAX_DEPTH``, whose room is not loaded here
+_MISSIONS_DEEP = 3  # as ``mission.options.MAX_DEPTH``, whose package is not loaded here
 
 DESCRIPTION = """\
 Delegate a task whose answer has a type. A model that sees nothing of this conversation answers it with small \
@@ -365,7 +365,7 @@ def _mission(
     run, start, end = conversation.runs[run_id], rows["start"], rows.get("end") or {}
     prompt = conversation.messages.get(run.data["message_id"])
     parts = [part for message in answers_of(conversation, run) for part in message.parts]
-    stood = last_progress(conversation, str(start.get("resumed") or ""))  # where it goes on, if it does
+    stood = last_progress(conversation, str(start.get("resumed") or ""))  # the state it continues from, if any
     said = ("signature", "inputs", "tools", "max_turns", "resumed")
     return {
         "run": run_id,

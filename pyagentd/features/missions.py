@@ -208,7 +208,7 @@ def task_of(mission: Assignment, view: Sequence[Message], said: str | None = Non
         needed = [each for each in params if not each.optional and not each.type.is_optional]
         if lacking := [each.name for each in needed if each.name not in context]:
             raise BadRequest(f"The signature has inputs without a value: {', '.join(lacking)}", hint=_GIVE)
-    elif not _fits(message, context):  # it may hold braces that mean nothing
+    elif not _fits(message, context):  # braces in it may be plain text
         return Task(prompt=f"{{{{{MESSAGE}}}}}", context={**context, MESSAGE: message}, message=message)
     return Task(prompt=message, context=context, message=expanded_template(message, context))
 
@@ -223,7 +223,7 @@ def expanded_template(template: str, context: Mapping[str, Any]) -> str:
 
     try:
         return expand(template, context, glimpse)
-    except PyagentdError:  # the mission says so
+    except PyagentdError:  # the mission reports it
         return template
 
 
@@ -469,7 +469,7 @@ def signature_of(schema: Mapping[str, Any], returns: str = ":string") -> Signatu
     fields.sort(key=lambda each: each.endswith("?"))  # what must be given comes first
     try:
         return parse(f"({', '.join(fields)}) -> {returns}")
-    except SignatureError:  # a schema of somebody else's
+    except SignatureError:  # a schema from a third party
         return None
 
 
@@ -497,7 +497,7 @@ def _type(schema: Any) -> str:
 
 # The tools of a run for a mission's programs: ``(call "Read" {:file_path …})``.
 #
-# A program's call is a call of the run: it has an id, is recorded, decided, asked about, audited and snapshotted like
+# A program's call is a call of the run: it has an id, is recorded, authorised, audited and snapshotted like
 # one that the model makes in a chat (``ToolCaller``). The program gets the tool's text, or data if the tool answers
 # in JSON, with the firewalled fields of a called mission; a failed call ends the program with the tool's error text.
 
@@ -577,7 +577,7 @@ class MissionRun(Run):
         self._replayed = ReplayedAnswer()
         self._sending: ModelRequest | None = None
         self._program: ToolCall | None = None  # the one that runs
-        self._trouble: PyagentdError | None = None  # why the model could not be asked
+        self._trouble: PyagentdError | None = None  # why the request to the model failed
         self._logged = False
         self._replay: Replay | None = None  # of the program that an earlier daemon left
         self._gate = Gate()  # calls that only look go in together, one that changes something alone
@@ -620,7 +620,7 @@ class MissionRun(Run):
                 tools=program_tools(self._offer.tools, self._called, self._whole),
                 context=task.context,
                 max_turns=max_turns,
-                mission_timeout_ms=None,  # the run has a stopwatch, which stands still while a human is asked
+                mission_timeout_ms=None,  # the run has a stopwatch, which is paused while a human is asked
                 llm_retry=Retry(max_attempts=1),  # the backend tries again
                 system_prompt=lambda own: "\n\n".join(filter(None, (self._settings.system, own))),
                 resume_from=task.state,
@@ -724,7 +724,7 @@ class MissionRun(Run):
     def _record_progress(self, event: Event) -> None:
         """Record a program's outcome as its call's result; the loop's callback."""
         if event.name != "turn_stop" or self._program is None or self._aborted:
-            return  # who is stopped has the end of its calls recorded by whoever stops it, or by nobody yet
+            return  # the end of an aborted run's calls is recorded by the code that aborts it, or later
         facts, program = event.metadata, self._program
         self._program = self._replay = None
         text = str(facts.get("feedback") or facts.get("message") or _ENDED)
@@ -748,7 +748,7 @@ class MissionRun(Run):
         if known is None:
             try:
                 self._count_calls(1)
-            except BudgetSpent as error:  # a program could go on with an error of a tool
+            except BudgetSpent as error:  # a program could catch a tool's error and continue
                 self.fail(error)
                 raise ToolError("The mission was stopped") from None
             self._answer.take(PartFinished(self._replayed.index(), call))
@@ -779,7 +779,7 @@ class MissionRun(Run):
 
     def _end(self, phase: RunPhase, outcome: Any) -> Any:
         if self._replayed.text and self._program is None and self.state in (RunPhase.WAIT, RunPhase.TYPE):
-            for item in self._replayed.words(self._replayed.text):  # what was said when it was cut off
+            for item in self._replayed.words(self._replayed.text):  # the text before it was cut off
                 self._answer.take(item)
         return super()._end(phase, outcome)
 

@@ -122,7 +122,7 @@ def _of_each(found: Mapping[str, Provider]) -> Iterator[str]:
 
 LIMIT_S = 10.0  # to ask one provider
 FRESH = timedelta(days=1)
-AGAIN = timedelta(minutes=10)  # after a provider could not be asked
+AGAIN = timedelta(minutes=10)  # after a request to a provider failed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +151,7 @@ class Models(Feature):
         self._lists: dict[str, ModelList] | None = None
         self._failed: dict[tuple[str, str], _Failure] = {}  # by provider and key (hashed)
         self.next_settings: dict[str, dict[str, Any]] = {}  # of the next message, by the branch's key
-        self._taken: set[str] = set()  # branches whose prompt has them, and whose run has not begun
+        self._taken: set[str] = set()  # branches whose prompt has these settings, and whose run has not begun
         kernel.bus.on(RunStarted, self._begun)
         self._asking = asyncio.Lock()
         self._soon: asyncio.Task[None] | None = None
@@ -275,7 +275,7 @@ class Models(Feature):
     def _is_fresh(self, backend: BackendSettings, options: SendOptions) -> bool:
         now, listed = self._clock.now(), self._listed(backend)
         if (failed := self._failed.get(_key_mark(backend, options))) is not None:
-            return now - failed.at < AGAIN  # a key may have been mended since
+            return now - failed.at < AGAIN  # a key may have been fixed since
         if listed is None:
             return False
         try:
@@ -286,7 +286,7 @@ class Models(Feature):
     async def _ask(self, backend: BackendSettings, options: SendOptions) -> None:
         """Request a provider's list of models, and note the list or the failure."""
         name, now, mark = backend.name, self._clock.now(), _key_mark(backend, options)
-        assert self._lists is not None  # they are read before anybody is asked
+        assert self._lists is not None  # ``look`` reads them first
         try:
             async with asyncio.timeout(LIMIT_S):
                 models = await list_models(name, server_of(backend, options))

@@ -159,7 +159,7 @@ async def create(
     async with naming:
         await asyncio.to_thread(atomic.make_dirs, kernel.config.sessions_dir)  # where the table of agents is
         known, before = await asyncio.to_thread(_free, kernel, name)
-        if not known:  # one that is taken up has its own
+        if not known:  # an adopted agent has its own
             model = model or await asyncio.to_thread(kernel.state.get, MODEL_SETTING)
             permissions = permissions or await asyncio.to_thread(kernel.state.get, PERMISSIONS_SETTING)
             permissions = permissions or DEFAULT_PERMISSIONS
@@ -198,11 +198,11 @@ async def create(
             done = row_of(kernel, named_agents.read(place), ref, status="idle", intent=row.intent)
             await asyncio.to_thread(agents.put, kernel.state, done)
         except BaseException:
-            if ref is not None and not known:  # what is there is what was made just now
+            if ref is not None and not known:  # the directory was created just now
                 await asyncio.to_thread(atomic.discard, place)
             if before is None:
                 await asyncio.to_thread(agents.forget, kernel.state, name)
-            else:  # records of it stay as they are
+            else:  # its records stay unchanged
                 await asyncio.to_thread(agents.put, kernel.state, before)
             raise
         await complete(kernel, ref)
@@ -642,7 +642,7 @@ def _move(kernel: "Kernel", old: Path, new: Path) -> None:
                 atomic.move(new, old)
             raise
     except BaseException:
-        if old.is_dir():  # otherwise the next daemon goes on with it
+        if old.is_dir():  # otherwise the next daemon completes the rename
             agents.intend(kernel.state, old.name, None)
         raise
 
@@ -692,7 +692,7 @@ async def recover(kernel: "Kernel") -> None:
     """Complete or undo every unfinished operation on an agent, and note which agents are destroyed."""
     try:
         rows = await asyncio.to_thread(agents.known, kernel.state, destroyed=True)
-    except PyagentdError as error:  # as before there is any session
+    except PyagentdError as error:  # such as before the first session
         log.info("the named agents cannot be read: %s", error)
         return
     kernel.departed |= {Path(row.dir) for row in rows if row.status == "destroyed"}
@@ -721,7 +721,7 @@ async def _settle(kernel: "Kernel", row: AgentRow, intent: str, name: str = "") 
             made = row_of(kernel, kernel.named.file(ref), ref, status="idle", intent=intent)
             await asyncio.to_thread(agents.put, kernel.state, made)
             await complete(kernel, ref)
-        case "adopt":  # what was merged into it, if anything, is merged again by who takes it up
+        case "adopt":  # if the template was merged already, the next adoption merges it again
             now_ms = epoch_ms(kernel.clock.now())
             await asyncio.to_thread(agents.set_status, kernel.state, row.name, "destroyed", now_ms=now_ms)
             kernel.departed.add(place)
@@ -759,7 +759,7 @@ def _discard_drafts(root: Path, begun: Set[str]) -> None:
 def _is_abandoned(draft: Path) -> bool:
     try:
         return draft.lstat().st_ctime < time.time() - _ABANDONED_S
-    except FileNotFoundError:  # whoever was making it is done
+    except FileNotFoundError:  # it was completed meanwhile
         return False
 
 
@@ -819,7 +819,7 @@ async def destroy_warnings(kernel: "Kernel", name: str, *, keep_files: bool) -> 
     place = await asyncio.to_thread(agent_dir, kernel, name)
     messages = 0
     for timeline in metadata.branches(place):
-        async with kernel.using(timeline) as branch:  # what waits for a human from before goes on, and asks
+        async with kernel.using(timeline) as branch:  # an open ask is asked again when its branch is opened
             messages += await asyncio.to_thread(contexts.count, branch.conversation.snapshot())
     runs = sum(branch.run is not None for branch in kernel.inside(place))
     began = [] if (running := kernel.find(Tasks)) is None else await running.of(name)
@@ -875,7 +875,7 @@ def _count_files(place: Path) -> tuple[int, int, bool]:
 class AgentDefaults(TypedDict):
     """Defaults of named agents."""
 
-    default_model: str | None  # nil: that of the preset
+    default_model: str | None  # None: the preset's
     default_permissions: str | Mapping[str, Any]
     idle_timeout: float  # seconds; 0 never
 

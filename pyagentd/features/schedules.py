@@ -226,7 +226,7 @@ def _zone(name: str) -> tzinfo:
 # over the limits are dropped. No human can be asked in its run.
 
 Source = Literal["schedule", "webhook", "files", "api", "self-schedule", "mcp-event"]
-OUTSIDE: tuple[Source, ...] = ("api", "webhook", "files", "mcp-event")  # who may call from outside
+OUTSIDE: tuple[Source, ...] = ("api", "webhook", "files", "mcp-event")  # sources outside the daemon
 
 LONGEST_ID = 200  # characters
 LONGEST_HEADERS = 4000  # characters

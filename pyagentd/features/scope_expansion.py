@@ -1,8 +1,8 @@
 """The ``request_scope_expansion`` tool: the model asks for more scope, a human decides.
 
-The exact patterns are computed and checked before the human is asked, shown, and added as a whole: for one action of
-this run ("allow") or to ``preset.md`` ("always"). The kind of the tool decides which list they are added to. Denied
-and protected paths cannot be added, and if no human can be asked the request is refused.
+The exact patterns are computed and checked before the human is asked, then shown, and added as a whole: for one
+action of this run ("allow") or to ``preset.md`` ("always"). The kind of the tool decides which list they are added
+to. Denied and protected paths cannot be added, and if no human can be asked the request is refused.
 """
 
 import asyncio
@@ -201,7 +201,7 @@ async def _request(kernel: "Kernel", ref: BranchRef, authority: Authority, args:
     for sample in _samples(tool, widening, ctx):
         decision = authority.would_be(sample, widening)
         if isinstance(decision, Deny) and decision.rule in ("protected", "deny", "read-only", "command"):
-            raise ToolError(f"The scope cannot be expanded by this: {decision.reason}")  # nobody is asked for nothing
+            raise ToolError(f"The scope cannot be expanded by this: {decision.reason}")  # no human is asked in vain
     preset = kernel.presets.of_branch(ref)
     if widening.preset(preset) == preset:
         return _told_model(

@@ -188,7 +188,7 @@ def _tool(
     *,
     confirm: Confirm = True,
 ) -> ToolSpec:
-    seen: dict[tuple[str, str], Any] = {}  # what was there when a call was described
+    seen: dict[tuple[str, str], Any] = {}  # the value when a call was described
 
     def described(args: Args, ctx: ToolContext) -> Target:
         change = _change_of_call(change_of, args)

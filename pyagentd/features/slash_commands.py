@@ -158,7 +158,7 @@ class Commands(Feature):
 
     def __init__(self, kernel: "Kernel") -> None:
         super().__init__(kernel)
-        self.builtin: Source | None = None  # who offers those of the daemon; features offer others
+        self.builtin: Source | None = None  # the daemon's own commands; features offer others
 
     async def of(self, ref: BranchRef | None) -> "dict[str, Command]":
         """Return the commands available in a branch by name."""
@@ -291,8 +291,8 @@ class CommandAnswer(TypedDict):
     text: str  # for people
     json: str  # for programs
     code: str | None  # of an error
-    recorded: bool  # it stands in the conversation, with the answer
-    began: str | None  # the run that it began and that goes on, such as a compaction
+    recorded: bool  # command and answer are in the conversation
+    began: str | None  # a run that it began, such as a compaction
 
 
 async def run_if_command(

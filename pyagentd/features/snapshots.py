@@ -74,7 +74,7 @@ log = logging.getLogger(__name__)
 # never make a call fail.
 
 _TOLD_PATHS = 500  # in one event
-_SAID = "files_not_kept"  # in the metadata of a session: that it was said
+_SAID = "files_not_kept"  # in a session's metadata: the last such notice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +109,7 @@ class RunKeeper:
     async def warm(self) -> None:
         """Scan the workspace in advance, so that the first command need not wait for it."""
         async with self.snapshots.gate.beside():
-            with contextlib.suppress(PyagentdError):  # said when a command comes
+            with contextlib.suppress(PyagentdError):  # reported when a command runs
                 await asyncio.to_thread(
                     self.snapshots.workspaces.snapshot, self.root, self.snapshots.denies(self.top)
                 )
@@ -457,7 +457,7 @@ class RestoreReply(TypedDict):
     restored: list[str]
     kept: list[KeptFile]
     copies: list[str]  # old versions, beside the files
-    note: str  # what was done, a line
+    note: str  # a summary in one line
 
 
 class Snapshots(Feature):
@@ -499,7 +499,7 @@ class Snapshots(Feature):
         run = branch.conversation.runs.get(run_id)
         found = [] if run is None else [str(run.data["message_id"])]
         if (last := last_turn(branch.conversation)) and last not in found:
-            found.insert(0, last)  # it was read while the run went on
+            found.insert(0, last)  # steering: it was read during the run
         ref = branch.ref
         session: Mapping[str, Any] = branch.conversation.session
         while ref.is_agent:
@@ -692,7 +692,7 @@ class Snapshots(Feature):
             undos = await asyncio.to_thread(self._undos, changes, only)
             async with self.changing(each.path for each in undos):
 
-                def perform() -> RestoreReply:  # files are looked at once nobody else changes them
+                def perform() -> RestoreReply:  # files are compared after they are locked
                     return self._perform(ref, (turn, own), self._proposals(undos), conflicts)
 
                 done = await asyncio.to_thread(perform)
@@ -792,7 +792,7 @@ class Snapshots(Feature):
         done["restored"] = [path for path in files if path not in failed]
         if (after := self.tree_of(files, None, ())) == before:
             self.records.forget(change.id)
-        else:  # what was done can be undone
+        else:  # so that the restore can be undone
             self.records.append(paths.root_of(ref), replace(change, after=after))
             done["id"] = change.id
         return done

@@ -48,7 +48,7 @@ class ReplyOptionRow(TypedDict):
     """One reply option."""
 
     label: str  # on its button
-    text: str  # what the user says by choosing it
+    text: str  # the user's message if it is chosen
 
 
 class ReplyOptionsReply(TypedDict):
@@ -176,7 +176,7 @@ def _in_a_sentence(last: str) -> ReplyOptionsReply | None:
     _, colon, rest = sentence.rpartition(": ")
     words = rest if colon else _STEM.sub("", sentence)
     if not colon and words == sentence and not re.fullmatch(r"[\w'-]+(?:, [\w'-]+)*,? or [\w'-]+", words):
-        return None  # what is offered cannot be told from what is said about it
+        return None  # the options cannot be told apart from the rest of the sentence
     parts = [_STEM.sub("", part.strip(" ,")) for part in re.split(r",? or |, ", words)]
     if not 2 <= len(parts) <= MOST or not all(map(_can_be_said, parts)):
         return None

@@ -25,7 +25,7 @@ from contextlib import suppress
 from typing import Any
 
 _CHUNK = 65_536
-_REST_S = 0.2  # for what is still in the pipe when the command has ended
+_REST_S = 0.2  # for the rest of the pipe after the command has ended
 _POLL_S = 0.02
 _LAUNCHER_S = 2.0
 _WRITE = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -169,7 +169,7 @@ def _tell(path: str, exit_code: int, reason: str) -> None:
     os.replace(new, path)  # noqa: PTH105
 
 
-_STOP: list[int] = []  # the signals that told us to end
+_STOP: list[int] = []  # the termination signals received
 
 
 def main() -> int:
@@ -181,7 +181,7 @@ def main() -> int:
     signal.set_wakeup_fd(signalled, warn_on_full_buffer=False)
     signal.signal(signal.SIGTERM, lambda number, frame: _STOP.append(number))
     signal.signal(signal.SIGCHLD, lambda number, frame: None)  # wakes the selector
-    signal.signal(signal.SIGINT, lambda number, frame: None)  # handlers: what is ignored the command would inherit
+    signal.signal(signal.SIGINT, lambda number, frame: None)  # handlers: the command inherits ignored signals
     signal.signal(signal.SIGHUP, lambda number, frame: None)
     try:
         if not sys.stdin.buffer.read(1):

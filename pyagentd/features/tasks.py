@@ -54,7 +54,7 @@ _STARTED = 19  # fields of /proc/<pid>/stat behind the name: its state is the fi
 class CommandEnd:
     """The end of a command."""
 
-    exit_code: int | None  # None: nobody can tell
+    exit_code: int | None  # None: unknown
     reason: str = ""  # "killed", "timeout", or why it could not be run
     ended_at: float | None = None  # seconds since the epoch
 
@@ -147,7 +147,7 @@ async def runner_gone(pid: int, pid_started: int, output: Path, tick: Callable[[
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(descriptor, ended.set)
     try:
-        if not is_runner(pid, pid_started, output):  # the id may have been given to another meanwhile
+        if not is_runner(pid, pid_started, output):  # the id may have been reused meanwhile
             return
         while not ended.is_set():
             with suppress(TimeoutError):
@@ -322,7 +322,7 @@ Key = tuple[str, str]  # agent_name, id
 
 @dataclass(slots=True)
 class _RunningTask:
-    """A running task, and who waits for it."""
+    """The state of a running task."""
 
     task: Task
     process: subprocess.Popen[bytes] | None = None  # None: an earlier daemon began it
@@ -330,7 +330,7 @@ class _RunningTask:
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     watching: asyncio.Task[None] | None = None
     shown: str = ""
-    killed: bool = False  # somebody wants its end
+    killed: bool = False  # somebody killed it through the daemon
 
 
 class Tasks(Feature):
@@ -377,7 +377,7 @@ class Tasks(Feature):
         try:
             return await asyncio.shield(beginning)
         except asyncio.CancelledError:
-            self.kernel.spawn(self._take_back(beginning))  # nobody would know of it
+            self.kernel.spawn(self._take_back(beginning))  # its caller does not learn its id
             raise
 
     async def of(self, agent_name: str | None = None) -> list[Task]:
@@ -531,7 +531,7 @@ class Tasks(Feature):
         at = datetime.fromtimestamp(ending.ended_at, UTC) if ending.ended_at else self.kernel.clock.now()
         status = "killed" if running.killed and ending.status == "lost" else ending.status
         task = replace(running.task, status=status, exit_code=ending.exit_code, ended_at=iso8601(at))
-        if task.wake and task.status != "killed":  # who killed it knows
+        if task.wake and task.status != "killed":  # whoever killed it knows
             try:
                 await self._tell(task, running.options)
             except PyagentdError as error:

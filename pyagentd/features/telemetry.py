@@ -71,7 +71,7 @@ class Telemetry(Feature):
         if table.enabled:
             try:
                 self._spans = _Spans(table, self)
-            except PyagentdError as error:  # it costs nobody a turn
+            except PyagentdError as error:  # telemetry must not fail the daemon
                 log.error("telemetry is off: %s", error)
         if (spans := self._spans) is not None:
             kernel.bus.on(RunStarted, lambda started: spans.run(started.branch))
@@ -381,7 +381,7 @@ class _Spans:
 
         span = self._begin(
             f"chat {request.model}",
-            self._runs.get(branch.key),  # None of a request beside any run, such as for a description
+            self._runs.get(branch.key),  # None for a request outside a run, such as for a description
             {
                 "gen_ai.operation.name": "chat",
                 "gen_ai.provider.name": provider,
@@ -424,7 +424,7 @@ class _Spans:
     # -- inside --------------------------------------------------------------------------------------------------
 
     def _begin(self, name: str, above: "Span | None", attributes: Mapping[str, Any], **more: Any) -> "Span":
-        around = self._context.Context()  # what is current where a session begins is none of its affair
+        around = self._context.Context()  # the caller's current span must not become the parent
         if above is not None:
             around = self._api.set_span_in_context(above, around)
         return self._tracer.start_span(name, context=around, attributes=attributes, **more)

@@ -62,7 +62,7 @@ class Titles(Feature):
                 await self._note(ref, title)
         except (PyagentdError, TimeoutError, OSError) as error:
             log.debug("no title for %s: %s", ref.session_id, error or "the model took too long")
-        except Exception:  # the end of a task that nobody awaits
+        except Exception:  # nothing awaits this task
             log.debug("no title for %s", ref.session_id, exc_info=True)
 
     async def _ask(self, ref: BranchRef, prompt: str, answer: str, options: SendOptions) -> str:

@@ -117,7 +117,7 @@ def of_part(row: Mapping[str, Any]) -> list[Item] | None:
         return None
     try:
         return todo_items(data["input"]["todos"])
-    except (KeyError, TypeError):  # of a tool of somebody else's that is called so
+    except (KeyError, TypeError):  # another tool of that name
         return None
 
 

@@ -290,13 +290,13 @@ class Target:
     """The target of a call, which a tool derives from the arguments."""
 
     detail: str  # the last part of the action string: an absolute path, a command, a name
-    paths: tuple[ResolvedPath, ...] = ()  # used as ``Action.kind`` says; of a command: what it is known to read
+    paths: tuple[ResolvedPath, ...] = ()  # used as ``Action.kind`` says; for a command, the files that it reads
     writes: tuple[ResolvedPath, ...] = ()  # what a command is known to write
     command: str | None = None
-    shell: ShellReading | None = None  # what the grammar makes of the command
+    shell: ShellReading | None = None  # the parsed command
     confined: bool = True  # something keeps the command inside its scope while it runs
     rule: str = ""  # of kind "mcp": the whole text of the action, ``mcp:<server>:<tool>``
-    may_change_any_file: bool = False  # ... of the workspace, and nobody can tell which
+    may_change_any_file: bool = False  # ... of the workspace, and it is not known which
     change: str | None = None  # of kind "self": what it was and what it would be, as JSON for the audit
 
 
@@ -306,7 +306,7 @@ class Action(Target):
 
     tool: str
     kind: Kind
-    root: str = ""  # the workspace root, for what a profile says about paths relative to it
+    root: str = ""  # the workspace root, for a profile's relative paths
 
     def __str__(self) -> str:
         return self.rule or f"tool:{self.tool}:{self.detail}"

@@ -61,7 +61,7 @@ class Ask:
 
     reason: str
     remember: tuple[str, ...] = ()  # the regular expressions that "session" and "always" would remember
-    is_routine: bool = False  # a rule asks before every such action; the reason warns of nothing
+    is_routine: bool = False  # a rule asks before every such action; the reason is no warning
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +223,7 @@ HOOKS = ("**/.pyagentd/hooks.toml", "**/.pyagentd/hooks/**")
 """A project's hooks, which are called before its agents act: an agent must not disable them."""
 
 GIT = (
-    "**/.git",  # as a file it says where the repository is
+    "**/.git",  # as a file it has the repository's path
     "**/.git/**/commondir",
     "**/.git/**/config",
     "**/.git/**/config.worktree",
@@ -541,7 +541,7 @@ class Widening:
 
     right: Right
     patterns: tuple[str, ...]  # of paths; programs of commands
-    commands: tuple[str, ...] = ()  # whole command lines that were asked for
+    commands: tuple[str, ...] = ()  # requested command lines, in full
 
     @property
     def place(self) -> tuple[str, str]:

@@ -202,22 +202,22 @@ class Preset:
     temperature: _Temperature = None  # None: the model's own
     max_tokens: Tokens | None = None
     thinking: Thinking = ""  # how much the model thinks before it answers; "" and "off": not at all
-    tools: _Tools = ()  # our names; whether a tool of that name exists is not known here
+    tools: _Tools = ()  # pyagentd's names, not checked for existence
     emacs_tools: tuple[FullText, ...] = ()  # names or categories of tools of the user's Emacs, where there is one
     include_tool_results: bool = True
     paths: Paths = field(default_factory=Paths)
     shell: Annotated[Commands, Rule(keys=("shell_commands",))] = field(default_factory=Commands)
     body: str = field(default="", metadata=INSIDE)  # the system message
     result: Result = "all"  # what of an agent's answer its parent gets: all its text, or what followed its last tool
-    caller: Caller = "user"  # "agent": a model that was spawned is told so
+    caller: Caller = "user"  # "agent": the system message says that the caller is another agent
     profile: _Profile | None = None  # one written out, the name of one, or none
     read_only: bool = False  # it and its agents change nothing, whatever else is allowed: see ``profiles``
     max_turns: FromOne | None = None  # requests to the model in one run; None: no limit
-    max_calls: FromOne | None = None  # of tools in one run; None: what holds for all, see ``run.MAX_CALLS``
+    max_calls: FromOne | None = None  # tool calls in one run; None: the general limit, ``run.MAX_CALLS``
     time_budget_s: _Duration | None = None  # of one run
     token_budget: FromOne | None = None  # of one run
     signature: Text = ""  # it runs as a mission under this contract; "" chats
-    prompt: Text = ""  # of a mission: what it is told, with `{{field}}` for its inputs; "": the message it is sent
+    prompt: Text = ""  # a mission's prompt, with `{{field}}` for its inputs; "": the message
     # Servers of tools; None: all of a session, none of an agent.
     mcp: WantedServers | None = field(default=None, metadata=INSIDE)
     parallel: FromOne | None = None  # of a mission: calls of tools of one program that run at a time; None: 10

@@ -120,7 +120,7 @@ class ShellReading:
     commands: tuple[SimpleCommand, ...] = ()  # every one, also those inside wrappers, `find -exec` and `sh -c`
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
-    unreadable: str | None = None  # why the rest cannot be told, the end of a sentence
+    unreadable: str | None = None  # why the rest is unknown, the end of a sentence
     # What counts only where nothing confines the command:
     looks: tuple[str, ...] = ()  # paths that programs of ``admission.UNDERSTOOD`` are given to look at
     repositories: tuple[str, ...] = ()  # directories in which git looks for its repository
@@ -138,7 +138,7 @@ def names(text: str) -> frozenset[str]:
 Role = Literal[
     "takes",  # has an argument that does no harm
     "maybe",  # has an argument that does no harm, but only where it is attached
-    "suffix",  # has an argument: what is added to names of files
+    "suffix",  # has an argument: a part of file names that the program derives
     "script",  # has an argument: a program in a small language, which is read
     "reads",  # has an argument: a file it reads
     "writes",  # has an argument: a file it writes
@@ -244,7 +244,7 @@ def next_word(words: tuple[Word, ...], at: int) -> Word | None:
 
 # Findings about one command while its words are parsed; ``programs`` fills them in.
 
-_SHELLS = ("sh", "bash")  # who may run these may run anything
+_SHELLS = ("sh", "bash")  # a permission for one of these permits anything
 _LONGEST_PATH = 4_095  # bytes
 COMMAND_DEVICES = names("/dev/null /dev/stdin /dev/stdout /dev/stderr /dev/zero /dev/full /dev/random /dev/urandom")
 """Devices that any command may use: they belong to it, or store nothing."""
@@ -326,7 +326,7 @@ class Findings:
 def _file_or_inside(word: Word | None) -> list[str]:
     if word is None or word.path == "-" or word.path in COMMAND_DEVICES:
         return []
-    inside = word.path.rpartition("/")[2] in ("", ".", "..")  # a directory: what is read is in it
+    inside = word.path.rpartition("/")[2] in ("", ".", "..")  # a directory: files in it are read
     return [f"{word.path.rstrip('/')}/*" if inside else word.path]
 
 
@@ -398,10 +398,10 @@ class Program:
     deletes: str = ""  # no argument
     drops: str = ""  # no argument: makes it write files in the current directory
     operands: Operands = ""
-    here: bool = False  # it writes files in the current directory, or instead where an ``into`` says
+    here: bool = False  # it writes files in the current directory, or in the argument of an ``into`` option
     beside: str = ""  # with one of these, or always with "*", it writes others beside what it writes
-    suffix: str = ""  # options whose argument is added to names of files
-    template: str = ""  # a regular expression: a file to write whose name has it is known only when it runs
+    suffix: str = ""  # options whose argument becomes part of file names
+    template: str = ""  # a regular expression: a written file name that matches is known only when the program runs
     one_dash: bool = False  # a long option may have one dash only
     makes: str = ""  # with one of these every operand is written
     feeds: int = 0  # with fewer operands than this it takes commands from its standard input
@@ -409,7 +409,7 @@ class Program:
     remote: bool = False  # a name with a colon before its first slash is on another host
     prints: str = ""  # with one of these it writes nothing of all this
     code: str = ""  # a regular expression: an operand or an argument of ``takes`` in which it is found does something
-    what: str = "runs something"  # what such an argument and the options of ``does`` do
+    what: str = "runs something"  # the effect of such an argument, and of the options of ``does``
 
 
 @cache

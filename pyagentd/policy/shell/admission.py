@@ -37,7 +37,7 @@ class Options:
 
     flags: str = ""  # options without an argument
     takes: str = ""  # with an argument that is not a path
-    maybe: str = ""  # with such an argument, where it is attached
+    maybe: str = ""  # with such an argument, if it is attached
     operands: Literal["paths", "text", "words", "written", "pattern", "script", "tests", "found", "git"] = "paths"
     # paths: read or listed. text: no path, and nothing is an option. words: no path. written: see ``programs``.
     # pattern, script: the first is none, unless an option gives it; paths follow. tests, found, git: see below.
@@ -227,7 +227,7 @@ def _unlisted_git_reason(words: tuple[Word, ...], found: Findings) -> str | None
 
 # Whether ``shell_commands`` admits a parsed command line.
 
-_FREE = frozenset({"cd"})  # it only moves; where later words lead from there is accounted for
+_FREE = frozenset({"cd"})  # it only changes the directory, which later paths take into account
 
 
 def refusal(reading: ShellReading, allow: Sequence[str]) -> str | None:

@@ -395,7 +395,7 @@ class _Reader:
         self.looks: list[str] = []
         self.repositories: list[str] = []
         self.unlisted: str | None = None
-        self._fed = False  # whether a pipe or a file is the input of what is read now
+        self._fed = False  # whether the current input is a pipe or a file
         self.link_makers: list[str] = []
         self.naming = 0  # commands that name a path and make no links
         self._room = _MAX_PATHS
@@ -467,7 +467,7 @@ class _Reader:
         found = Findings(words=words, fed=self._fed)
         programs.examine(found)
         words = found.words
-        unlisted = unlisted_reason(found)  # for every one: it also says what that looks at
+        unlisted = unlisted_reason(found)  # called for every command, since it also notes paths
         self.unlisted = self.unlisted or unlisted
         if found.repository:
             where = found.where and _places_after_cd(found.where, places)

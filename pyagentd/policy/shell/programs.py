@@ -211,7 +211,7 @@ PROGRAMS: dict[str, Program] = {
         does="--data-urlencode --url-query --variable --unix-socket --abstract-unix-socket --proto-default",
         code="%output|^@|=[@<]|^(?i:file):",
         what="writes or sends files, or talks to programs of this machine",
-        template=r"#\d",  # what stands there in the address
+        template=r"#\d",  # numbers refer to parts of the URL
         drops="-O --remote-name --remote-name-all -J --remote-header-name",
     ),
     "wget": Program(
@@ -358,7 +358,7 @@ class Wrapper:
     flags: str = ""  # options without an argument
     takes: str = ""  # with one
     operands: int = 0  # words before the command
-    tells: str = "--help --version"  # with such an option first it only tells something: a command of its own
+    tells: str = "--help --version"  # with such an option first it only prints something, and is a command of its own
     alone: bool = False  # without a command it does so too
 
 
@@ -774,7 +774,7 @@ def _find_exec(found: Findings, at: int, within: tuple[str, ...], inside: tuple[
         end += 1
     if end == len(words) or end == at + 1:
         raise Unreadable(f"`{found.program} {option}` has no command that ends in `;` or `+`")
-    there = option.endswith("dir")  # it runs where the match is, whose name it gets
+    there = option.endswith("dir")  # it runs in the directory of the match, with its name
     inner = tuple(_insert_match(word, "{}", () if there else within, leads=there) for word in words[at + 1 : end])
     found.inner.append(Inner(words=inner, where=inside if there else ()))
     return end
@@ -795,7 +795,7 @@ def _insert_match(word: Word, mark: str, within: tuple[str, ...], *, leads: bool
 def _read_xargs(found: Findings) -> None:
     """Note the command of ``xargs``, whose further words are unknown."""
     items, start = _leading_options(found.words, roles_of(_XARGS), _XARGS_FLAGS)
-    mark = ""  # what stands for a word that xargs reads; "": words are appended
+    mark = ""  # the placeholder for a word that xargs reads; "": words are appended
     for item in items:
         if item.role == "reads":
             found.read(item.value)
