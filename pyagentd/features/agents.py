@@ -82,10 +82,10 @@ class Assignment:
     preset: str
     description: str
     prompt: str
-    read: tuple[str, ...] | None = None  # what the agent may read; None: what its parent may
+    read: tuple[str, ...] | None = None  # paths that the agent may read; None: its parent's
     deny: tuple[str, ...] = ()
     background: bool = False  # the parent does not wait for it
-    call_id: str = ""  # of the call, which the child's session row names
+    call_id: str = ""  # the call that spawns it, for the child's session row
     metadata: Mapping[str, Any] = field(default_factory=dict)  # the caller's own, for the child's session row
     values: Mapping[str, Any] = field(default_factory=dict)  # keys that replace those of the template's preset.md
     message: Mapping[str, Any] = field(default_factory=dict)  # metadata of the message with the prompt
@@ -286,7 +286,7 @@ def _schema(names: Sequence[str]) -> dict[str, Any]:
 
 NAME = "task"
 
-_DESCRIBED = 60  # characters of a prompt that name its task
+_DESCRIBED = 60  # characters of a prompt in a title
 
 
 def as_output(outcome: Outcome) -> Output:
@@ -346,7 +346,7 @@ def outcome_of(conversation: Conversation, run: RunState | None, wanted: Result)
     error: Mapping[str, Any] = run.data.get("error") or {}
     if run.data.get("reason") == "aborted":
         return Outcome(reason="aborted", text=text, message=BY_PARENT if error.get("message") == BY_PARENT else "")
-    if not error:  # also when its end was in the document and not in the log
+    if not error:  # also if the document has its end and the log has not
         return Outcome(reason="done", text=text)
     return Outcome(
         reason="error", text=text, code=str(error.get("code") or ""), message=str(error.get("message") or "")
@@ -401,8 +401,8 @@ class AgentNode(TypedDict):
     description: str | None
     state: AgentState
     background: bool  # its parent does not wait for the result
-    call_id: str | None  # of the tool call that made it
-    tokens: int  # of all its runs
+    call_id: str | None  # the tool call that spawned it
+    tokens: int  # sum of all its runs
     result: str | None  # of its last run, as its parent gets it
     agents: "list[AgentNode]"
 
@@ -488,7 +488,7 @@ class Background:
         kernel.bus.on(QueueStopped, lambda stopped: self.moved(stopped.branch.key))
         # By the parent's key:
         self._alive: dict[str, set[str]] = {}  # ids of running background agents
-        self._options: dict[str, SendOptions] = {}  # of the run that spawned one last
+        self._options: dict[str, SendOptions] = {}  # of the last run that spawned an agent
         # By the agent's key:
         self._dropped: set[str] = set()  # agents that are being stopped with their parent
         self._settling: dict[str, list[_Settling]] = {}  # agents whose result waits for agents below them
@@ -520,7 +520,7 @@ class Background:
 
     async def settled(self, branch: LiveBranch, outcome: Outcome) -> Outcome:
         """Return the outcome of an agent's run once its own background agents have ended too."""
-        own = _Settling(woken=_answering(branch))  # the next run may have begun right behind this one's end
+        own = _Settling(woken=_answering(branch))  # the next run may have begun already
         self._settling.setdefault(branch.key, []).append(own)
         try:
             while outcome.reason == "done" and not self._kernel.closing and (own.woken or self.has(branch)):
@@ -547,7 +547,7 @@ class Background:
                     self._note(parent, agent, "dropped")
         branches = [branch for branch in map(self._kernel.opened, children) if branch is not None]
         stopped = (self._kernel.abort(branch, why=BY_PARENT) for branch in branches)
-        await asyncio.gather(*stopped)  # one that is being stopped already is waited for
+        await asyncio.gather(*stopped)  # agents that are being stopped already are awaited too
         for agent, key in zip(alive, children, strict=True):
             self._forget(parent.key, agent)
             self._dropped.discard(key)
@@ -563,7 +563,7 @@ class Background:
         messages = (*conversation.messages.values(), *conversation.queued.values()) if owed else ()
         known = {agent for message in messages for agent in agents_in(message)}
         for agent, row in owed.items():
-            if agent in known:  # the message was recorded, that it was not
+            if agent in known:  # the message was recorded, but not the delivery
                 self._note(parent, agent, "delivered")
                 continue
             self._alive.setdefault(parent.key, set()).add(agent)
@@ -908,7 +908,7 @@ class ParentSpawner:
         )
         try:
             return await asyncio.shield(making)
-        except asyncio.CancelledError:  # it is made all the same
+        except asyncio.CancelledError:  # the thread completes all the same
             await asyncio.wait([making])
             if making.exception() is None:
                 await self._discard(making.result())

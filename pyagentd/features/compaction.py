@@ -119,7 +119,7 @@ def _cut(view: Sequence[Message], index: int, steps: dict[str, TailStart]) -> Ta
         return TailStart(index=index, message_id=message.id) if message.id else None
     before = view[index - 1]
     if not any(isinstance(part, ToolResult) for part in before.parts):
-        return None  # it answers a prompt, which would be gone
+        return None  # it answers a prompt, which would be removed
     calls = (steps.get(part.id) for part in message.parts if isinstance(part, ToolCall))
     found = next((cut for cut in calls if cut is not None), None)
     return None if found is None else TailStart(index=index, message_id=found.message_id, part_id=found.part_id)
@@ -239,7 +239,7 @@ CUT = "[The summary was cut off here: it reached the most tokens it may have.]"
 _OVERHEAD = 600  # tokens of the request's fixed text
 _STUB_FROM = 400  # characters of an output
 _MOST_PIECES = 24  # each is a request
-_LEAST = 64  # tokens: a request that has no room for so many is not made
+_LEAST = 64  # tokens: no request is made with less room
 
 
 @dataclass(slots=True)
@@ -318,7 +318,7 @@ class Summariser:
         while (room := min(self._room, self._refused // 2)) >= _LEAST:
             # An earlier summary that leaves too little room is summarised like the rest.
             before, text = (previous, shortest) if 3 * earlier <= room else ("", f"{previous}\n\n{shortest}".strip())
-            longest = min(self._longest, room // 3)  # a summary so far goes with each piece
+            longest = min(self._longest, room // 3)  # each piece is sent with the summary so far
             refused = self._refused
             share = (room - max(longest, estimated_tokens(before))) * 3 // 4
             if settings.chunked_summarize and estimated_tokens(text) <= share * _MOST_PIECES:
@@ -327,7 +327,7 @@ class Summariser:
             if settings.drop_middle and share > 0:
                 yield "drop-middle", before, [_ends(text, max(1, share * 3 // 4))]
             if self._refused >= refused:
-                return  # nothing was tried
+                return  # no strategy was possible
 
     async def _fold(self, previous: str, pieces: Sequence[str], instructions: str) -> str:
         for piece in pieces:
@@ -395,7 +395,7 @@ def _ends(text: str, tokens: int) -> str:
 
 
 PHASE = "COMPACT"
-_REQUEST = 4000  # characters of a prompt that is kept word for word
+_REQUEST = 4000  # characters of a prompt that are kept verbatim
 
 
 class Compactor:
@@ -447,7 +447,7 @@ class Compactor:
         )
         told = {"provider_id": settings.provider or None, "model_id": model}
         self._record(data, model=told, usage=asdict(summary.usage))
-        try:  # the next run begins with where the session works now
+        try:  # the next run begins with the current workplace
             await system_prompt.renew_workplace(self._kernel, branch)
         except (OSError, StoreError) as error:
             log.warning("%s: %s", branch.key, error)
@@ -558,7 +558,7 @@ class ContextFitter(Compactor):
         self._sent = 0  # how many messages the last request had
         # About how many tokens the messages of the smallest request had that the server refused as too long.
         self._refused = sys.maxsize
-        self._failed = False  # whether a summary of this run failed: another one would be as slow to fail
+        self._failed = False  # whether a summary failed in this run: another one would fail as slowly
 
     @cached_property
     def _overhead(self) -> int:
@@ -600,7 +600,7 @@ class ContextFitter(Compactor):
                 f"{short_tokens(self._facts.context_window)}"
             )
         if overflow and made is not None and tokens_of(made) >= tokens_of(view):
-            return None  # it would be refused as well
+            return None  # it would be refused too
         self._sent = len(made or view)
         return made
 
@@ -672,7 +672,7 @@ class ContextFitter(Compactor):
 # It is a run of its own kind: the branch is busy meanwhile, it can be aborted, and new messages are queued. Its block
 # goes behind the last recorded text; what the user has written below stays there.
 
-_BEHIND = 200  # characters by which the place is found again
+_BEHIND = 200  # characters by which the place is found
 
 
 class CompactionRun(Run):

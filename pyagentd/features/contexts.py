@@ -60,7 +60,7 @@ log = logging.getLogger(__name__)
 class Owner(NamedTuple):
     """The owner of a branch's saved conversations, and the directory of their files."""
 
-    name: str  # of a named agent, or a session's id
+    name: str  # a named agent's name, or a session's id
     home: Path  # the session's directory; an id is no proof, since a session from elsewhere may have the same
     directory: Path
 
@@ -456,7 +456,7 @@ class Contexts(Feature):
         )
 
     def _run_moved(self, event: RunStarted | RunEnded) -> None:
-        if self.kernel.named.is_named(event.branch.ref):  # runs of others end no conversation of an agent
+        if self.kernel.named.is_named(event.branch.ref):  # other sessions' runs do not affect an agent's timer
             self._touch(event.branch)
 
     def _touch(self, branch: LiveBranch) -> None:

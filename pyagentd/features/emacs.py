@@ -65,7 +65,7 @@ class OfferedTool:
     description: str
     input_schema: Mapping[str, Any]
     category: str = "misc"
-    confirms: Confirms = "never"  # "function": it depends on the call, and the client knows
+    confirms: Confirms = "never"  # "function": the client decides for each call
     timeout_s: float = DEFAULT_S
     paths: Mapping[str, Right] = field(default_factory=dict)  # by argument
     command: str = ""  # the argument that is a command line
@@ -133,7 +133,7 @@ def _seconds(said: object) -> float:
 
 What = Literal["look", "change", "call", "confirm", "hook"]
 
-_MOST_BYTES = 4_000_000  # of what an event carries: no command is so long, and no buffer that is looked at
+_MOST_BYTES = 4_000_000  # of an event: longer than any command or buffer of use
 _TOOLS = "emacs_tools"
 """Key in the session's row for the definitions that the last run had."""
 
@@ -293,7 +293,7 @@ def _read_kept(tools: object) -> dict[str, OfferedTool]:
 # The buffers of the user's Emacsen, for the tools of a run.
 
 LOOK_S = 1.0
-CHANGE_S = 20.0  # saving runs the user's hooks, formatters among them
+CHANGE_S = 20.0  # saving runs the user's hooks, such as formatters
 
 
 class RunBuffers:
@@ -368,7 +368,7 @@ ALL = "emacs"
 """In a preset's ``tools``: every tool of Emacs; ``emacs:NAME`` is one tool, or a category."""
 
 _CONFIRM_S = 3.0
-_LATER_S = 5.0  # for an answer that is on its way when the limit of Emacs' own passes
+_LATER_S = 5.0  # for an answer that arrives just after Emacs' own time limit
 
 
 def action_name(tool: str) -> str:

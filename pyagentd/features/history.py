@@ -197,7 +197,7 @@ def prompt_of(conversation: Conversation, message_id: str | None) -> Message:
 
 
 _MOST_ROLES = 4000  # in one event; a client attaches again if there are more
-_CARRIED = ("agent", "model", "settings")  # metadata of a prompt that its next version keeps
+_CARRIED = ("agent", "model", "settings")  # metadata of a prompt that its new version keeps
 
 
 class HistoryChange(TypedDict):
@@ -205,8 +205,8 @@ class HistoryChange(TypedDict):
 
     hidden: list[str]
     shown: list[str]
-    turns: int  # how many turns were shown or, where none was, hidden
-    files: NotRequired[RestoreReply]  # where files were to be restored
+    turns: int  # number of turns shown or, if none, hidden
+    files: NotRequired[RestoreReply]  # result of restoring files, if requested
 
 
 class History:

@@ -46,8 +46,8 @@ log = logging.getLogger(__name__)
 
 BLOCKS = 2  # the exit code
 
-_MOST_PRINTED = 1_000_000  # of what it prints
-_REST_S = 0.5  # for reading what it has printed once it has ended
+_MOST_PRINTED = 1_000_000  # of its output
+_REST_S = 0.5  # to read its remaining output after its end
 _SHOWN = 2000  # characters of a reason
 _NO_REASON = "no reason was given"
 
@@ -57,7 +57,7 @@ class HookAnswer:
     """The answer of a hook."""
 
     changes: Mapping[str, Any] = field(default_factory=dict)
-    blocks: str | None = None  # why not
+    blocks: str | None = None  # the reason, if it blocks
     problem: str = ""  # why its answer is unusable
     duration_ms: int = 0
 
@@ -171,7 +171,7 @@ async def _read(stream: asyncio.StreamReader | None, kept: bytearray) -> None:
 
 async def _write(stream: asyncio.StreamWriter | None, facts: Mapping[str, Any]) -> None:
     assert stream is not None
-    with suppress(BrokenPipeError, ConnectionResetError):  # it need not read
+    with suppress(BrokenPipeError, ConnectionResetError):  # the program may not read its input
         stream.write(json.dumps(facts, ensure_ascii=True, default=str).encode())
         await stream.drain()
     with suppress(BrokenPipeError, ConnectionResetError):
@@ -190,7 +190,7 @@ class Hooks(Feature):
     def __init__(self, kernel: "Kernel") -> None:
         super().__init__(kernel)
         self._notices: set[tuple[str, str]] = set()
-        self._telling: set[asyncio.Task[None]] = set()  # hooks of an end
+        self._telling: set[asyncio.Task[None]] = set()  # running hooks for ends of runs
         kernel.bus.on(RunEnded, self._run_ended)
 
     # -- the five points -----------------------------------------------------------------------------------------
@@ -429,7 +429,7 @@ class RunHooks:
             if hook.event == event and hook.is_about(tool):
                 yield config.file.parent, hook
         for number in count():
-            project = await self._trusted_hooks()  # before each: while one ran, another may have been changed
+            project = await self._trusted_hooks()  # before each hook, since another may have changed meanwhile
             hooks = [each for each in project.hooks if each.event == event and each.is_about(tool)] if project else []
             if project is not None and number < len(hooks):
                 yield project.root, hooks[number]

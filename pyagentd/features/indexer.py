@@ -42,7 +42,7 @@ class SearchReply(TypedDict):
     hits: list[HitRow]
     more: bool  # there are further hits
     indexing: bool  # the index is still being built
-    problem: str | None  # why it cannot be
+    problem: str | None  # why the index may be out of date
 
 
 @dataclass(slots=True)
@@ -74,7 +74,7 @@ class Indexer:
         self._wake = threading.Condition()
         self._closing = False
         self._dirty: dict[str, BranchRef] = {}
-        self._resting: dict[str, float] = {}  # until when, by branch
+        self._resting: dict[str, float] = {}  # monotonic time, by branch
         self._jobs: list[_Job] = []
         self._swept_at = float("-inf")
         self._swept_in = 0.0
@@ -206,7 +206,7 @@ class Indexer:
         except StateError as error:
             problem = _of_index(error)
             self._note_problem(problem)
-        except Exception as error:  # the edge of this thread, as a run's supervisor is of a run
+        except Exception as error:  # outermost handler of this thread
             problem = error
             log.exception("the index could not be brought up to date")
             self._note_problem(error)
@@ -239,7 +239,7 @@ class Indexer:
             if stamps not in (known.get(key), self._failed.get(key)):
                 changed.append((mtime_ns(stamps.journal), ref))
         self._swept_in = time.monotonic() - started
-        changed.sort(key=lambda each: each[0])  # the newest last, as if it had been indexed all along
+        changed.sort(key=lambda each: each[0])  # newest last, as if they had been indexed when written
         for done, (_, ref) in enumerate(changed):
             if self._closing:
                 raise _DaemonStopping

@@ -63,10 +63,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-_LISTED = 300  # prompts, and resources, of one server that are kept
-_SESSIONS = WantedServers(all=True)  # where the preset does not say
+_LISTED = 300  # prompts, and resources, that are kept for one server
+_SESSIONS = WantedServers(all=True)  # the defaults of a session and an agent
 _AGENTS = WantedServers()
-_TELL_S = 60.0  # between notices that a server changed
+_TELL_S = 60.0  # between two notices for one server
 _SHOWN = 10  # names in a notice
 _QUIET_S = 1.5  # until the user is notified that a run waits
 _OURS = frozenset({*CORE, *builtin_tools()})
@@ -91,10 +91,10 @@ class Servers(Feature):
     def __init__(self, kernel: "Kernel") -> None:
         super().__init__(kernel)
         self.pool = Pool(self._on_tools_changed, self._learned)
-        self.lent: dict[str, tuple[ServerSettings, ...]] = {}  # by other editors, to the branch with that key
-        self._marks: dict[Launch, str] = {}  # keys of ``state.settings`` for what they offer
+        self.lent: dict[str, tuple[ServerSettings, ...]] = {}  # by other editors; by the branch's key
+        self._marks: dict[Launch, str] = {}  # keys of ``state.settings`` for their last offers
         self._said: dict[str, dict[str, list[dict[str, Any]]]] = {}  # last offers stored by this daemon, by mark
-        self._users: dict[Launch, dict[str, None]] = {}  # keys of the branches that have it, the last one last
+        self._users: dict[Launch, dict[str, None]] = {}  # keys of the branches that use it, the latest last
         self._notices: set[tuple[str, str]] = set()
         self._told: dict[tuple[str, str], float] = {}  # by branch and server: time of the last notice of a change
         self._now = time.monotonic
@@ -217,7 +217,7 @@ class Servers(Feature):
                 for each in lent
                 if each.name not in {server.name for server in found}
             ]
-        if not problems:  # they may be the project's
+        if not problems:  # otherwise they may be the project's
             problems += [f"There is no MCP server {name!r}, which the preset {preset.name} names" for name in missing]
         problems += taken
         servers = []
@@ -300,7 +300,7 @@ class Servers(Feature):
             rows = zip(kept["prompts"], given, strict=True)
             connection.prompts = tuple(ServerPrompt(**{**row, "arguments": arguments}) for row, arguments in rows)
             connection.resources = tuple(ServerResource(**row) for row in kept["resources"])
-        except (StoreError, TypeError, ValueError, KeyError) as error:  # maybe another version wrote it
+        except (StoreError, TypeError, ValueError, KeyError) as error:  # such as a row of another version
             log.info("forgot what the MCP server %s offered: %s", connection.name, error)
 
     def _learned(self, connection: Connection) -> None:
@@ -345,7 +345,7 @@ class Servers(Feature):
         ref, offer, presets = run.branch.ref, run.offer, [run.presets.of_branch(run.branch.ref)]
         presets += map(run.presets.of_branch, run.ancestors)
         if any(each.read_only for each in presets):
-            return  # nothing of them may be called, so nothing is started
+            return  # no tool of theirs may be called
         if not (wanted := await self.of(ref, run.preset, run.root, run.options)):
             return
         profiles = [profile for each in presets if (profile := resolve_profile(each.profile)) is not None]
@@ -432,7 +432,7 @@ _WAIT_S = 8.0  # for all of them: the sender waits
 _SHOWN_BYTES = 100_000  # of each
 
 _MENTION = re.compile(r"(?<![\w@/.])@([A-Za-z0-9][\w-]{0,31}):([^\s\"'<>`]+)")
-_BEHIND = ".,;:!?)]}*_"  # what ends a sentence and not an address
+_BEHIND = ".,;:!?)]}*_"  # punctuation that ends a sentence, not an address
 
 
 def mentioned_servers(text: str, known: Sequence[str]) -> list[tuple[str, str]]:

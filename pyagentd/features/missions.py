@@ -466,7 +466,7 @@ def signature_of(schema: Mapping[str, Any], returns: str = ":string") -> Signatu
     fields = _fields(schema)
     if fields is None:
         return None
-    fields.sort(key=lambda each: each.endswith("?"))  # what must be given comes first
+    fields.sort(key=lambda each: each.endswith("?"))  # required fields come first
     try:
         return parse(f"({', '.join(fields)}) -> {returns}")
     except SignatureError:  # a schema from a third party
@@ -528,7 +528,7 @@ def _tool(name: str, spec: ToolSpec, make: Made, whole: Whole, advice: str) -> T
             raise ToolError(result.text.replace(EXPAND, advice) if advice else result.text)
         if name == NAME and (value := await whole(result)) is not None:
             return value
-        with suppress(ValueError):  # a hook added words
+        with suppress(ValueError):  # a hook may have added text
             return json.loads(result.text) if name in _AS_DATA else result.text
         return result.text
 
@@ -576,11 +576,11 @@ class MissionRun(Run):
 
         self._replayed = ReplayedAnswer()
         self._sending: ModelRequest | None = None
-        self._program: ToolCall | None = None  # the one that runs
+        self._program: ToolCall | None = None  # the running program
         self._trouble: PyagentdError | None = None  # why the request to the model failed
         self._logged = False
-        self._replay: Replay | None = None  # of the program that an earlier daemon left
-        self._gate = Gate()  # calls that only look go in together, one that changes something alone
+        self._replay: Replay | None = None  # of the program that an earlier daemon left unfinished
+        self._gate = Gate()  # parallel-safe calls run together, others alone
 
     async def _begin(self) -> Step:
         await self._recorder.commit()
@@ -621,7 +621,7 @@ class MissionRun(Run):
                 context=task.context,
                 max_turns=max_turns,
                 mission_timeout_ms=None,  # the run has a stopwatch, which is paused while a human is asked
-                llm_retry=Retry(max_attempts=1),  # the backend tries again
+                llm_retry=Retry(max_attempts=1),  # the backend retries
                 system_prompt=lambda own: "\n\n".join(filter(None, (self._settings.system, own))),
                 resume_from=task.state,
                 on_checkpoint=self._stands,

@@ -120,7 +120,7 @@ def _of_each(found: Mapping[str, Provider]) -> Iterator[str]:
             yield f"{', '.join(sorted(known.models)[:_SHOWN])}{more} ({whose})"
 
 
-LIMIT_S = 10.0  # to ask one provider
+LIMIT_S = 10.0  # for one provider
 FRESH = timedelta(days=1)
 AGAIN = timedelta(minutes=10)  # after a request to a provider failed
 
@@ -292,7 +292,7 @@ class Models(Feature):
                 models = await list_models(name, server_of(backend, options))
         except TimeoutError:
             failed = _Failure(now, f"it did not answer within {LIMIT_S:g} s", is_refusal=False)
-        except PyagentdError as error:  # where it refused the key, another client may have another one
+        except PyagentdError as error:  # it may have refused this client's key only
             failed = _Failure(now, error.message, is_refusal=isinstance(error, NoKey))
         else:
             self._lists[name] = ModelList(

@@ -58,7 +58,7 @@ _OWN = {
     "PATH": installation.PATH,
     "GIT_CONFIG_GLOBAL": os.devnull,
     "GIT_CONFIG_NOSYSTEM": "1",
-    "GIT_ALLOW_PROTOCOL": "none",  # a partial clone fetches what it misses, by a program that it names
+    "GIT_ALLOW_PROTOCOL": "none",  # a partial clone would fetch missing objects by running a configured program
     "GIT_NO_LAZY_FETCH": "1",
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_TERMINAL_PROMPT": "0",
@@ -121,7 +121,7 @@ def init_repository(workspace: Path, name: str) -> None:
         ("commit", "--quiet", "--allow-empty", "--no-verify", "--no-gpg-sign", "--message", "Workspace"),
     ):
         run_git(workspace, *words, timeout_s=_TIMEOUT_S)
-    (workspace / ".git/hooks").mkdir(exist_ok=True)  # watched while commands run: its absence would be a change
+    (workspace / ".git/hooks").mkdir(exist_ok=True)  # it is watched while commands run, so it must exist
 
 
 DEFAULT_PERMISSIONS = "standard"
@@ -360,7 +360,7 @@ class AgentSettings(TypedDict):
 
 SETTABLE = ("system_prompt", "model", "permissions")
 
-_OF_THE_MODEL = {"backend", "model"}  # keys of a preset that are one in the file
+_OF_THE_MODEL = {"backend", "model"}  # keys of a preset that are one key in the file
 _LONGEST = 500  # characters of an old or new value in the audit
 
 
@@ -393,7 +393,7 @@ async def set_setting(kernel: "Kernel", name: str, key: str, value: Any, *, user
     row = await asyncio.to_thread(agents.find, kernel.state, name)
     status = row.status if row is not None else "idle"
     after = replace(file, values={**file.values, key: wanted})
-    made = row_of(kernel, after, paths.ref_of(directory), status=status)  # another key that is wrong refuses here
+    made = row_of(kernel, after, paths.ref_of(directory), status=status)  # raises if another key is invalid
     before = await asyncio.to_thread(named_agents.change, directory, {key: wanted})
     await asyncio.to_thread(agents.put, kernel.state, made)
     audit_change(kernel, name, f"config:{key}", old=before.values.get(key), new=wanted, user=user)
@@ -457,9 +457,9 @@ class AgentDestroyed(TypedDict):
 
     name: str
     dir: str
-    files: Files  # what became of its directory
-    saved: list[str]  # ids of conversations that were saved, one a branch
-    text: str  # the same for people
+    files: Files  # what happened to its directory
+    saved: list[str]  # ids of the saved conversations, one for each branch
+    text: str  # a summary for people
 
 
 async def destroy(
@@ -540,7 +540,7 @@ async def destroying_complete(kernel: "Kernel", row: AgentRow, intent: str, *, u
     if (planned := kernel.find(Schedules)) is not None:
         await planned.forget(place)
     audit_change(kernel, row.name, "destroy", old=None, new={"files": files}, user=user)
-    await asyncio.to_thread(kernel.ledger.flush)  # a daemon that is killed from here on has it audited
+    await asyncio.to_thread(kernel.ledger.flush)  # audited even if the daemon is killed from here on
     await asyncio.to_thread(agents.intend, kernel.state, row.name, None)
     return files
 
@@ -548,7 +548,7 @@ async def destroying_complete(kernel: "Kernel", row: AgentRow, intent: str, *, u
 def _removed(place: Path) -> Files:
     """Move a directory to the trash, or delete it if there is no trash; blocks. Raises ``StoreError``."""
     has_trash = trash.has_trash(place.parent)
-    if place.is_dir():  # a daemon that was killed may have come so far
+    if place.is_dir():  # a killed daemon may have done this already
         (trash.move_to_trash if has_trash else trash.delete)(place)
     return "trashed" if has_trash else "deleted"
 
@@ -611,7 +611,7 @@ async def follow(kernel: "Kernel", old: Path, new: Path, *, user: str) -> Branch
     if (saved := kernel.find(Contexts)) is not None:
         saved.moved(old, new)
     audit_change(kernel, new.name, "config:name", old=old.name, new=new.name, user=user)
-    await asyncio.to_thread(kernel.ledger.flush)  # a daemon that is killed from here on has it audited
+    await asyncio.to_thread(kernel.ledger.flush)  # audited even if the daemon is killed from here on
     await asyncio.to_thread(agents.intend, kernel.state, new.name, None)
     return ref
 
@@ -629,7 +629,7 @@ def _require_rest(kernel: "Kernel", name: str, directory: Path) -> None:
 def _move(kernel: "Kernel", old: Path, new: Path) -> None:
     """Move an agent's directory and update its files; blocks."""
     row_of(kernel, named_agents.read(old), paths.ref_of(old), status="idle")
-    _rewrite(old, old=old, new=old)  # what cannot be read refuses before anything has moved
+    _rewrite(old, old=old, new=old)  # raises for unreadable files before anything has moved
     agents.intend(kernel.state, old.name, f"{RENAME} {new.name}")
     try:
         atomic.move(old, new)
@@ -675,9 +675,9 @@ def _rewrite(place: Path, *, old: Path, new: Path) -> None:
 # Agents cannot be used before this is done. What fails now is tried again at the next start; nothing here keeps the
 # daemon from starting.
 
-_DRAFT = re.compile(r"\.([A-Za-z0-9_-]{1,64})\.[0-9a-f]{16}")  # of a directory that is being made, or deleted
+_DRAFT = re.compile(r"\.([A-Za-z0-9_-]{1,64})\.[0-9a-f]{16}")  # a directory being created or deleted
 
-_ABANDONED_S = 3600.0  # another daemon, with its own sessions, may be making one there
+_ABANDONED_S = 3600.0  # another daemon, with its own sessions, may be creating it
 
 
 class NamedAgents(Feature):
@@ -716,7 +716,7 @@ async def _settle(kernel: "Kernel", row: AgentRow, intent: str, name: str = "") 
             await complete(kernel, paths.ref_of(place))
         case "create" if not named_agents.agent_file(place).is_file():
             await asyncio.to_thread(agents.forget, kernel.state, row.name)
-        case "create":  # it was complete when it got its name
+        case "create":  # it was complete before it got its name
             ref = paths.ref_of(place)
             made = row_of(kernel, kernel.named.file(ref), ref, status="idle", intent=intent)
             await asyncio.to_thread(agents.put, kernel.state, made)
@@ -875,9 +875,9 @@ def _count_files(place: Path) -> tuple[int, int, bool]:
 class AgentDefaults(TypedDict):
     """Defaults of named agents."""
 
-    default_model: str | None  # None: the preset's
+    default_model: str | None  # nil: the preset's
     default_permissions: str | Mapping[str, Any]
-    idle_timeout: float  # seconds; 0 never
+    idle_timeout: float  # in seconds; 0 is never
 
 
 DEFAULTS: AgentDefaults = {"default_model": None, "default_permissions": DEFAULT_PERMISSIONS, "idle_timeout": IDLE_S}

@@ -53,7 +53,7 @@ log = logging.getLogger(__name__)
 SHORTEST = timedelta(minutes=1)  # between two firings of one schedule
 LONGEST = timedelta(days=366)  # ahead
 
-_MOST_MISSED = 10_000  # occurrences that are counted
+_MOST_MISSED = 10_000  # occurrences that are counted at most
 _CLOCK = re.compile(r"(\d{1,2}):(\d{2})")
 
 
@@ -83,7 +83,7 @@ class When:
                     moment += step
                     yield moment
             case "cron":
-                from cronsim import CronSim, CronSimError  # not at the start of every daemon
+                from cronsim import CronSim, CronSimError  # slow to import
 
                 try:
                     for found in CronSim(self.value, moment.astimezone(_zone(self.zone))):
@@ -111,7 +111,7 @@ def at(said: str, *, now: datetime, zone: str = "") -> When:
         try:
             moment = datetime.fromisoformat(said.strip())
             moment = (moment if moment.tzinfo else moment.replace(tzinfo=place)).astimezone(UTC)
-        except (ValueError, OverflowError):  # the latter of the years 1 and 9999
+        except (ValueError, OverflowError):  # the latter for the years 1 and 9999
             raise BadRequest(f"{said!r} is not a time", hint="It looks like 14:30 or 2026-03-04T14:30") from None
     return _at_moment(moment.astimezone(UTC), now, zone)
 
@@ -160,7 +160,7 @@ def duration(said: str) -> timedelta:
     """
     try:
         return timedelta(seconds=seconds_of(said))
-    except (ValueError, OverflowError):  # the latter of many digits
+    except (ValueError, OverflowError):  # the latter for too many digits
         raise BadRequest(f"{said[:40]!r} is not a duration", hint="It looks like 90s, 10m, 1h30m or 7d") from None
 
 
@@ -168,7 +168,7 @@ def next_occurrence(when: When, due: datetime, now: datetime) -> tuple[datetime 
     """Return the next occurrence after ``now`` or None, and how many were missed since the one due at ``due``."""
     if when.kind == "at":
         return None, 0
-    if when.kind == "every":  # without counting: a laptop may sleep for long
+    if when.kind == "every":  # computed, since a laptop may sleep for long
         step = timedelta(seconds=int(when.value))
         missed = max(0, (now - due) // step)
         return due + (missed + 1) * step, missed
@@ -187,7 +187,7 @@ def describe_schedule(when: When) -> str:
     zone, known = None, f" ({when.zone})" if when.zone else ""
     try:
         zone = _zone(when.zone) if when.zone else None
-    except BadRequest:  # it was made on a machine that knows other zones
+    except BadRequest:  # it was created on a machine with other zones
         known = f" ({when.zone}: unknown time zone)"
     match when.kind:
         case "at":
@@ -214,7 +214,7 @@ def _zone(name: str) -> tzinfo:
         return reload_localzone()  # a laptop travels
     try:
         return ZoneInfo(name)
-    except (KeyError, ValueError, OSError):  # one of them is ZoneInfoNotFoundError
+    except (KeyError, ValueError, OSError):  # such as ZoneInfoNotFoundError
         hint = "As in Europe/Berlin; without one it is the machine's"
         raise BadRequest(f"There is no time zone {name!r}", hint=hint) from None
 
@@ -288,8 +288,8 @@ class DeliveryReply(TypedDict):
     """The result of a delivery."""
 
     message: str
-    duplicate: bool  # it had come before
-    ended: str | None  # how the run that answered it ended, where that is known: done, error, aborted, restart
+    duplicate: bool  # the same delivery came before
+    ended: str | None  # how its run ended, if known: done, error, aborted, restart
     run: str | None
     queued: bool
     seq: int | None
@@ -302,7 +302,7 @@ class Triggers(Feature):
         super().__init__(kernel)
         kernel.bus.on(RunEnded, self._run_ended)
         self._busy: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by the branch's key
-        self._known = LastOptions()  # what people's last runs had, by the root's key
+        self._known = LastOptions()  # environments of people's last runs, by the root's key
 
     async def deliver(self, branch: LiveBranch, trigger: Trigger) -> DeliveryReply:
         """Submit a delivery as a message of ``branch``, unless it is a duplicate.
@@ -382,7 +382,7 @@ class Triggers(Feature):
         if known is None:
             return options
         keys = {name: value for name, value in known.env.items() if is_secret(name)}
-        if _server(options) != _server(known):  # a key must not reach a server it was not meant for
+        if _server(options) != _server(known):  # a key must not reach a server that it is not for
             keys.pop("ANTHROPIC_API_KEY", None)
         return replace(options, env={**keys, **options.env} if options.env else known.env)
 
@@ -431,10 +431,10 @@ def _server(options: SendOptions) -> tuple[str | None, str | None]:
 REQUEST = "request_wakeup"
 CANCEL = "cancel_wakeup"
 
-LIFETIME = timedelta(days=7)  # of what repeats
+LIFETIME = timedelta(days=7)  # of a repeating schedule
 MOST = 50  # schedules of one branch
-CHECK_S = 30.0  # a machine that slept has a clock that jumped
-AGAIN = timedelta(minutes=5)  # until what could not be delivered is tried again
+CHECK_S = 30.0  # the clock jumps when a machine wakes
+AGAIN = timedelta(minutes=5)  # until a failed delivery is tried again
 GIVE_UP = timedelta(days=1)
 
 
@@ -588,11 +588,11 @@ class Schedules(Feature):
                     continue
                 try:
                     await self._fire(schedule, now)
-                except Busy:  # the daemon stops: the next one delivers it
+                except Busy:  # the daemon is stopping: the next one delivers it
                     log.info("schedule %s: not run yet", schedule.id)
                 except StoreError:
                     raise
-                except Exception as error:  # as of a zone that this machine knows no more: the others are delivered
+                except Exception as error:  # such as an unknown zone: the others are delivered
                     log.exception("schedule %s", schedule.id)
                     said = str(error) if isinstance(error, PyagentdError) else f"{type(error).__name__}: {error}"
                     await self._update(replace(schedule, last_error=said, next_at=epoch_ms(now + AGAIN)))
@@ -605,10 +605,10 @@ class Schedules(Feature):
                 await self.tick()
                 next_s = min([each.next_at for each in await self.of()], default=math.inf) / 1000
                 wait_s = min(CHECK_S, max(0.05, next_s - self.kernel.clock.now().timestamp()))
-            except PyagentdError as error:  # the database: it is tried again
+            except PyagentdError as error:  # a database error: tried again
                 log.warning("schedules: %s", error)
                 wait_s = CHECK_S
-            except Exception:  # the edge of this task: one schedule must not end all
+            except Exception:  # outermost handler of this task
                 log.exception("schedules")
                 wait_s = CHECK_S
             with contextlib.suppress(TimeoutError):

@@ -77,7 +77,7 @@ class _Change:
     detail: str  # of the action
     old: Any
     new: Any
-    key: str  # of ``agent.json``; or the document
+    key: str  # of ``agent.json``, or the document's path
 
     def audited(self) -> str:
         """Return the change as the audit stores it."""

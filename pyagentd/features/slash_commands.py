@@ -231,7 +231,7 @@ def arguments_of(command: "Command", text: str, given: list[Token]) -> dict[str,
     expected = [each for each in command.arguments if each.takes != "flag"]
     found: dict[str, Any] = {}
     left = deque(given)
-    while left and left[-1].text in flags and not left[-1].is_quoted:  # also behind the rest of a line
+    while left and left[-1].text in flags and not left[-1].is_quoted:  # flags may follow the rest of a line
         found[flags[left.pop().text].name] = True
     end = left[-1].end if left else 0
     while left:
@@ -271,7 +271,7 @@ def arguments_of(command: "Command", text: str, given: list[Token]) -> dict[str,
 # queued or nothing can be written, a command is answered to its client alone.
 
 _SLASH = re.compile(r"^[#* \t]*/[A-Za-z]", re.MULTILINE)
-_ALIKE = 0.75  # how much a word has in common with the command that was meant
+_ALIKE = 0.75  # similarity of a misspelled command
 _TICKS = re.compile(r"`{3,}")
 
 
@@ -290,7 +290,7 @@ class CommandAnswer(TypedDict):
     name: str
     text: str  # for people
     json: str  # for programs
-    code: str | None  # of an error
+    code: str | None  # error code
     recorded: bool  # command and answer are in the conversation
     began: str | None  # a run that it began, such as a compaction
 
@@ -309,7 +309,7 @@ async def run_if_command(
     commands = kernel.find(Commands)
     if commands is None or given.command == "never" or not is_persons(given.metadata):
         return None
-    if given.id in branch.conversation.messages:  # what became of it is the business of the queue
+    if given.id in branch.conversation.messages:  # the queue handles a repeated submission
         return None
     if given.text is None:
         live = await branch.document.look()
@@ -406,7 +406,7 @@ async def _record_command(
             return None
         run_id, now_ms = new_id("run"), branch.recorder.now_ms()
         hiding = {**hidden.mark(hidden.COMMAND, now_ms=now_ms), "command": name}
-        sent = {} if given.id is None else {"payload": given.payload}  # tells that the same submission came before
+        sent = {} if given.id is None else {"payload": given.payload}  # to recognise a repeated submission
         hinted = replace(again, metadata={**hiding, **sent}, id=given.id or "")
         part = {"type": "text", "text": writable(_as_markdown(answer)), "state": "done"}
         rows = rows_of_message(

@@ -86,7 +86,7 @@ class RunKeeper:
     top: BranchRef  # the root of its tree
     run_id: str
     root: Path  # the workspace
-    _too_much: list[str] = field(default_factory=list)  # why its workspace is not kept
+    _too_much: list[str] = field(default_factory=list)  # why the workspace is not stored
 
     @contextlib.asynccontextmanager
     async def around(self, action: Action, call_id: str) -> AsyncIterator[KeptFiles]:
@@ -145,7 +145,7 @@ class RunKeeper:
             self._say(f"The files could not be kept, so this cannot be undone: {error}")
             return None
         except asyncio.CancelledError:
-            self.snapshots.kernel.spawn(self._forget(change.id, beginning))  # an abort need not wait for it
+            self.snapshots.kernel.spawn(self._forget(change.id, beginning))  # so that an abort need not wait for it
             raise
 
     async def _forget(self, change_id: str, beginning: asyncio.Future[Change]) -> None:
@@ -366,7 +366,7 @@ def turns_from(conversation: Conversation, message_id: str) -> frozenset[str]:
 SECRETS = ("**/.env", "**/.env.*", "**/*.pem", "**/*.key", "**/id_rsa", "**/id_ed25519", "**/*.kdbx")
 
 _KEPT = 6  # workspaces in memory
-_WORTH_SAVING = 200  # files that had to be read
+_WORTH_SAVING = 200  # files read in one scan
 
 
 class Workspaces:
@@ -434,7 +434,7 @@ def is_secret(denies: tuple[str, ...]) -> Callable[[str], bool]:
 
 
 _PRUNE_EVERY_MS = 86_400_000
-_GONE_MS = 86_400_000  # a session's changes are kept so long after it is gone: it may come back from the trash
+_GONE_MS = 86_400_000  # changes are kept so long after their session was deleted: it may come back from the trash
 
 Conflicts = Literal["keep", "copy", "overwrite"]
 
@@ -453,7 +453,7 @@ class KeptFile(TypedDict):
 class RestoreReply(TypedDict):
     """The result of a restore."""
 
-    id: str  # undo-restore takes it; "" when nothing was to do
+    id: str  # for undo-restore; "" if there was nothing to do
     restored: list[str]
     kept: list[KeptFile]
     copies: list[str]  # old versions, beside the files
@@ -473,7 +473,7 @@ class Snapshots(Feature):
         self.recent = RecentEdits()
 
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self.gate = Gate()  # what keeps or restores files goes in together, what prunes them alone
+        self.gate = Gate()  # storing and restoring run together, pruning runs alone
         self._begun = False
 
     # -- runs ----------------------------------------------------------------------------------------------------
@@ -486,7 +486,7 @@ class Snapshots(Feature):
         root = run.root.resolve()
         keeper = RunKeeper(snapshots=self, branch=run.branch, top=run.top, run_id=run.run_id, root=root)
         if "Bash" in run.preset.tools and not self.workspaces.is_known(root, self.denies(run.top)):
-            self.kernel.spawn(keeper.warm())  # a command's workspace is looked at now
+            self.kernel.spawn(keeper.warm())  # scan the workspace in advance
         return {"keeping": keeper}
 
     async def before_prompt(self, branch: LiveBranch, prompt: Prompt, options: SendOptions, run_id: str) -> Prompt:
@@ -569,7 +569,7 @@ class Snapshots(Feature):
         for key, files, begun in self.records.unfinished():
             live = self.kernel.opened(begun.branch)
             if begun.run and live is not None and live.run is not None and live.run.id == begun.run:
-                continue  # it is one of this daemon's
+                continue  # it is still running
             sweep_beside(files)
             try:
                 top = paths.ref_of(Path(key))

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 MOST = 9  # options; each has a digit for a key
 _LABEL = 60  # characters on a button
 _TEXT = 400  # characters of an option
-_LINES = 200  # at the end of an answer that are looked at
-_LINE = 2_000  # characters of one of them that are looked at: its end when it asks, its start when it is an item
+_LINES = 200  # lines at the end of an answer that are parsed
+_LINE = 2_000  # characters of a line that are parsed: its end for a question, its start for an item
 
 _FENCE = re.compile(r"(`{3,}|~{3,})")
 _ITEM = re.compile(r"(?P<indent> {0,3})(?:(?P<mark>[-*+•])|\(?(?P<name>\d{1,2}|[A-Za-z])[.)])[ \t]+(?P<text>\S.*)")
@@ -55,7 +55,7 @@ class ReplyOptionsReply(TypedDict):
     """The options of an answer: two at least, or none."""
 
     options: list[ReplyOptionRow]
-    several: bool  # of them may be chosen together
+    several: bool  # several options may be chosen together
 
 
 NONE: ReplyOptionsReply = {"options": [], "several": False}
@@ -111,7 +111,7 @@ def _last_list(prose: Sequence[str]) -> ReplyOptionsReply | None:
         item = _ITEM.fullmatch(line)
         if item is None:
             if line.startswith((" ", "\t")) or (not line.strip() and items and lines and _more_above(lines)):
-                continue  # more about the item above, or a blank line between items
+                continue  # the item above continues, or a blank line between items
             lines.append(line)
             break
         own = "mark" if item["mark"] else "digit" if item["name"].isdigit() else "letter"

@@ -47,7 +47,7 @@ log = logging.getLogger(__name__)
 # A process id alone is ambiguous, since the kernel reuses it. Together with the process's start time, and the path
 # that only this runner has in its command line, it is unique.
 
-_STARTED = 19  # fields of /proc/<pid>/stat behind the name: its state is the first, when it began this one
+_STARTED = 19  # index in /proc/<pid>/stat behind the name: 0 is the state, this is the start time
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ def started_of(pid: int) -> int:
 
 def is_runner(pid: int, pid_started: int, output: Path) -> bool:
     """Return whether the process ``pid`` is the runner that was started at ``pid_started`` for this output."""
-    if not Path("/proc/self/stat").exists():  # systems that tell less
+    if not Path("/proc/self/stat").exists():  # a system without /proc
         return not ending_file(output).exists() and _lives(pid)
     if not pid_started or started_of(pid) != pid_started:
         return False

@@ -36,13 +36,13 @@ class Context:
     profile: Profile | None = None  # None: every action, and a tool's ``confirm`` decides
     ancestor_denies: tuple[str, ...] = ()  # ``paths.deny`` of every session above an agent
     ancestor_commands: tuple[str, ...] = ()  # ... and their ``shell_commands.deny``
-    ancestor_profiles: tuple[Profile, ...] = ()  # ... and their profiles: what one denies, no agent below may do
+    ancestor_profiles: tuple[Profile, ...] = ()  # ... and their profiles: an agent may not do what one of them denies
     ancestor_read_only: bool = False  # ... and whether one of them is read-only
-    protected: tuple[str, ...] = ()  # the daemon's own places, never written by a tool
-    readable: tuple[str, ...] = ()  # in the read scope besides the preset's: the run's own spooled output
+    protected: tuple[str, ...] = ()  # the daemon's own files, never written by a tool
+    readable: tuple[str, ...] = ()  # read scope beside the preset's: the run's own spooled output
     grants: tuple[re.Pattern[str], ...] = ()  # match a whole action that then needs no confirmation: --allow
-    remembered: tuple[re.Pattern[str], ...] = ()  # the same, given by a human as answer to an ask
-    allow_once: frozenset[str] = frozenset()  # what a human allowed, exactly: ``guard.once_key``
+    remembered: tuple[re.Pattern[str], ...] = ()  # the same, from a human's answers to asks
+    allow_once: frozenset[str] = frozenset()  # exact actions that a human allowed once: ``guard.once_key``
 
 
 Rule = Literal["protected", "deny", "scope", "command", "profile", "headless", "read-only"]
@@ -257,7 +257,7 @@ CREDENTIALS = (
     "**/.gem/credentials",
     "**/.terraform.d/credentials.tfrc.json",
     "**/.local/share/keyrings/**",
-    "**/.pyagentd-snapshots",  # what files of other projects were, among them perhaps secret ones
+    "**/.pyagentd-snapshots",  # former contents of other projects' files, perhaps secrets
     "**/.pyagentd-snapshots/**",
     # Of this process and the user's others: variables hold keys, and open files and memory have no path of their own.
     "/proc/*/environ",
@@ -332,7 +332,7 @@ def outside_reason(action: Action, context: Context) -> str | None:
     match action.kind:
         case "meta":
             return None
-        case "net" | "mcp" | "self":  # no path that scope knows: profiles and the tool itself decide
+        case "net" | "mcp" | "self":  # no path in the scope: profiles and the tool decide
             return None
         case "read" | "write" if not action.paths:
             return f"{action.tool} names no path, so nothing says that it is inside `paths.{action.kind}`. Name one."
@@ -402,7 +402,7 @@ _KNOWN_BY_TWO = {
     "pnpm": ("test",),
     "yarn": ("test",),
 }
-_SCRIPTS = ("npm", "pnpm", "yarn")  # `npm run NAME` is known by three
+_SCRIPTS = ("npm", "pnpm", "yarn")  # `npm run NAME` is known by three words
 _KNOWN_BY_ONE = ("jest", "pytest", "vitest")
 _FILTERS = ("cat", "cut", "head", "ls", "nl", "pwd", "tac", "tail", "tr", "uniq", "wc")  # with options alone
 
@@ -540,7 +540,7 @@ class Widening:
     """Additions to one list of permissions."""
 
     right: Right
-    patterns: tuple[str, ...]  # of paths; programs of commands
+    patterns: tuple[str, ...]  # path patterns, or programs
     commands: tuple[str, ...] = ()  # requested command lines, in full
 
     @property

@@ -36,9 +36,9 @@ class WantedServers:
     """The MCP servers and tools that a preset names."""
 
     all: bool = False
-    names: tuple[str, ...] = ()  # of configured ones
-    only: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # by name: patterns of the tools that count
-    own: tuple[ServerSettings, ...] = ()  # written out
+    names: tuple[str, ...] = ()  # names of configured servers
+    only: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # by name: patterns of the admitted tools
+    own: tuple[ServerSettings, ...] = ()  # servers that the preset defines
 
     def of(self, known: Mapping[str, ServerSettings]) -> tuple[list[ServerSettings], list[str]]:
         """Return the named servers among ``known``, and the unknown names."""
@@ -78,7 +78,7 @@ def read_wanted(value: object, source: Source, path: Path = ()) -> WantedServers
             only[name] = read(table["tools"], tuple[str, ...], source, (*place, "tools"))
         elif table is not False:
             strict = replace(source, lenient=False)
-            own.append(replace(read_server(name, table, strict, place), trusted=False))  # only config.toml may say so
+            own.append(replace(read_server(name, table, strict, place), trusted=False))  # only config.toml may set it
     return WantedServers(names=tuple(wanted), only=only, own=tuple(own))
 
 
@@ -177,7 +177,7 @@ class Commands:
     allow: tuple[FullText, ...] = ()  # first words of a command, or "*"
     deny: tuple[FullText, ...] = ()  # texts that must not occur in it
     network: bool = False  # a confined command may reach the network
-    confine: bool = True  # commands see only the agent's scope, where the system can do that
+    confine: bool = True  # commands see only the agent's scope, if the system can do that
 
 
 _Duration = Annotated[
@@ -203,28 +203,28 @@ class Preset:
     max_tokens: Tokens | None = None
     thinking: Thinking = ""  # how much the model thinks before it answers; "" and "off": not at all
     tools: _Tools = ()  # pyagentd's names, not checked for existence
-    emacs_tools: tuple[FullText, ...] = ()  # names or categories of tools of the user's Emacs, where there is one
+    emacs_tools: tuple[FullText, ...] = ()  # names or categories of tools of the user's Emacs
     include_tool_results: bool = True
     paths: Paths = field(default_factory=Paths)
     shell: Annotated[Commands, Rule(keys=("shell_commands",))] = field(default_factory=Commands)
     body: str = field(default="", metadata=INSIDE)  # the system message
     result: Result = "all"  # what of an agent's answer its parent gets: all its text, or what followed its last tool
     caller: Caller = "user"  # "agent": the system message says that the caller is another agent
-    profile: _Profile | None = None  # one written out, the name of one, or none
+    profile: _Profile | None = None  # a profile, the name of one, or none
     read_only: bool = False  # it and its agents change nothing, whatever else is allowed: see ``profiles``
     max_turns: FromOne | None = None  # requests to the model in one run; None: no limit
     max_calls: FromOne | None = None  # tool calls in one run; None: the general limit, ``run.MAX_CALLS``
     time_budget_s: _Duration | None = None  # of one run
     token_budget: FromOne | None = None  # of one run
-    signature: Text = ""  # it runs as a mission under this contract; "" chats
+    signature: Text = ""  # with one it runs as a mission; "" is a chat
     prompt: Text = ""  # a mission's prompt, with `{{field}}` for its inputs; "": the message
     # Servers of tools; None: all of a session, none of an agent.
     mcp: WantedServers | None = field(default=None, metadata=INSIDE)
-    parallel: FromOne | None = None  # of a mission: calls of tools of one program that run at a time; None: 10
-    isolation: Isolation = "none"  # of a mission: "process" runs its programs in a process of their own
+    parallel: FromOne | None = None  # of a mission: parallel tool calls of one program; None: 10
+    isolation: Isolation = "none"  # of a mission: "process" runs its programs in a separate process
 
 
-_OF_MISSIONS = ("prompt", "isolation", "parallel")  # in any other preset these keys are another program's
+_OF_MISSIONS = ("prompt", "isolation", "parallel")  # in other presets these keys belong to other programs
 
 
 def parse_preset(

@@ -20,7 +20,7 @@ from pyagentd.reader import INSIDE, Rule
 
 log = logging.getLogger(__name__)
 
-_TIMEOUT_S = 0.05  # for one text: an expression that takes longer has not matched
+_TIMEOUT_S = 0.05  # for one text: a slower expression does not match
 _REPEATED_GROUP = re.compile(r"\)[*+{]")
 _NO_COUNT = re.compile(r"(?<!\\)((?:\\\\)*)\{(?!\d+(?:,\d*)?\}|,\d*\})")
 
@@ -40,7 +40,7 @@ _Expression = Annotated[re.Pattern[str], Rule(parse=_parse_expression, words="a 
 class Profile:
     """Expressions for actions that are allowed, and for those that need approval; other actions are denied."""
 
-    CLOSED: ClassVar[bool] = True  # a third list would look like a rule and be none
+    CLOSED: ClassVar[bool] = True  # a third list would be mistaken for a rule
 
     name: str = field(default="custom", metadata=INSIDE)
     allow: tuple[_Expression, ...] = ()
@@ -66,7 +66,7 @@ def _is_quick(pattern: str) -> bool:
 @lru_cache(maxsize=256)
 def _matches_in_time(pattern: re.Pattern[str], text: str) -> bool | None:
     """Return whether ``pattern`` matches all of ``text``; None if matching takes too long."""
-    import regex  # it is slow to load, and most sessions never need it
+    import regex  # slow to import, and most sessions never need it
 
     # Syntax that only ``regex`` has stays literal: {e<=1}, [[:alpha:]].
     same = _NO_COUNT.sub(r"\1\\{", pattern.pattern).replace("[[:", r"[\[:")
@@ -214,7 +214,7 @@ def _may_match(pattern: str, prefix: str) -> bool:
     """Return False only if ``pattern`` matches no text that begins with ``prefix``."""
     if _UNSURE.search(pattern):
         return True
-    import regex  # it is slow to load, and most sessions have no profile
+    import regex  # slow to import, and most sessions have no profile
 
     try:
         return regex.fullmatch(pattern, prefix, regex.DOTALL | regex.VERSION0, partial=True, timeout=1.0) is not None

@@ -64,10 +64,10 @@ class Word:
 
     text: str
     bare: bool = True  # nothing in it was quoted or escaped
-    varies: bool = False  # a pattern, or what a wrapper puts in: known only when the command runs
-    leads: bool = False  # ... and what comes could be read as an option
+    varies: bool = False  # a pattern, or a wrapper's placeholder: known only when the command runs
+    leads: bool = False  # ... and its value could be read as an option
     home: bool = False  # begins with the user's own ~
-    within: tuple[str, ...] = ()  # directories below which it lies for certain, where it varies (``find -exec``)
+    within: tuple[str, ...] = ()  # directories that certainly contain it, if it varies (``find -exec``)
 
     @property
     def path(self) -> str:
@@ -97,11 +97,11 @@ class Effect:
 class SimpleCommand:
     """One program with its arguments."""
 
-    words: tuple[str, ...]  # after quotes; wrappers (`timeout 5`) and harmless options before a subcommand are gone
+    words: tuple[str, ...]  # without quotes, wrappers (`timeout 5`) and harmless options before a subcommand
     text: str  # as written, with its wrappers
     said: tuple[str, ...]  # every word, wrappers too
     effects: tuple[Effect, ...] = ()
-    writes: bool = False  # it writes files that are known: by a redirect, an option or an operand
+    writes: bool = False  # it writes known files: by a redirect, an option or an operand
 
     @property
     def plain(self) -> bool:
@@ -117,15 +117,15 @@ class ShellReading:
     files in ``DIR`` whose names are known only when the command runs.
     """
 
-    commands: tuple[SimpleCommand, ...] = ()  # every one, also those inside wrappers, `find -exec` and `sh -c`
+    commands: tuple[SimpleCommand, ...] = ()  # all, also those inside wrappers, `find -exec` and `sh -c`
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
     unreadable: str | None = None  # why the rest is unknown, the end of a sentence
     # What counts only where nothing confines the command:
-    looks: tuple[str, ...] = ()  # paths that programs of ``admission.UNDERSTOOD`` are given to look at
+    looks: tuple[str, ...] = ()  # path operands of the programs in ``admission.UNDERSTOOD``
     repositories: tuple[str, ...] = ()  # directories in which git looks for its repository
-    unlisted: str | None = None  # why not all of it is in ``admission.UNDERSTOOD``; the end of a sentence
-    behind_links: str | None = None  # why a path may lead elsewhere by then; the end of a sentence
+    unlisted: str | None = None  # why not all commands are in ``admission.UNDERSTOOD``; the end of a sentence
+    behind_links: str | None = None  # why a path may then lead elsewhere; the end of a sentence
 
 
 def names(text: str) -> frozenset[str]:
@@ -136,18 +136,18 @@ def names(text: str) -> frozenset[str]:
 # Options and operands of one command, parsed as by getopt.
 
 Role = Literal[
-    "takes",  # has an argument that does no harm
-    "maybe",  # has an argument that does no harm, but only where it is attached
+    "takes",  # has a harmless argument
+    "maybe",  # has a harmless argument, but only if it is attached
     "suffix",  # has an argument: a part of file names that the program derives
-    "script",  # has an argument: a program in a small language, which is read
+    "script",  # has an argument: a program in a small language, which is parsed
     "reads",  # has an argument: a file it reads
     "writes",  # has an argument: a file it writes
     "into",  # has an argument: a directory it writes into
     "runs",  # has an argument: what it runs
     "does",  # has no argument and makes the program run something
     "deletes",  # has no argument and makes the program delete
-    "drops",  # has no argument and makes the program write where it is
-    "unknown",  # nothing is known of it
+    "drops",  # has no argument and makes the program write into the current directory
+    "unknown",  # not in the tables
     "operand",
 ]
 WITH_ARGUMENT = frozenset({"takes", "suffix", "script", "reads", "writes", "into", "runs"})
@@ -161,7 +161,7 @@ class Argument:
     name: str  # "-o", "--output" (in full), or "" of an operand
     value: Word | None  # its argument; an operand itself
     at: int  # index of its word
-    certain: bool = True  # False: perhaps it is the argument of the option before
+    certain: bool = True  # False: it may be the argument of the option before
 
 
 def arguments(words: tuple[Word, ...], roles: Mapping[str, Role]) -> Iterator[Argument]:
@@ -170,7 +170,7 @@ def arguments(words: tuple[Word, ...], roles: Mapping[str, Role]) -> Iterator[Ar
     Operands and options may be mixed, short options bundled, long ones abbreviated. An ambiguous abbreviation means
     the most dangerous of its options.
     """
-    at, perhaps_taken = 1, False  # whether this word may be the argument of the one before
+    at, perhaps_taken = 1, False  # whether the current word may be the argument of the one before
     while at < len(words):
         word = words[at]
         if word.text == "--" and not perhaps_taken:
@@ -255,7 +255,7 @@ class Inner:
     """A command that another command runs."""
 
     words: tuple[Word, ...]
-    where: tuple[str, ...] = ()  # directories it starts in, seen from where the outer one starts; none: the same
+    where: tuple[str, ...] = ()  # its directories, relative to the outer command's; none: the same
 
 
 @dataclass(slots=True, kw_only=True)
@@ -267,11 +267,11 @@ class Findings:
     reads: list[str] = field(default_factory=list)
     writes: list[str] = field(default_factory=list)
     inner: list[Inner] = field(default_factory=list)
-    where: Word | None = None  # the directory it goes to first
+    where: Word | None = None  # the directory that it changes to first
     fed: bool = False  # something reaches its standard input: a pipe or a file
-    links: bool = False  # it may make links, or move them to where they lead elsewhere
+    links: bool = False  # it may make links, or move them so that they lead elsewhere
     looks: list[str] = field(default_factory=list)
-    repository: bool = False  # it looks for a git repository where it is
+    repository: bool = False  # it looks for a git repository in its directory
 
     @property
     def program(self) -> str:
@@ -347,7 +347,7 @@ def refuse_late_options(words: tuple[Word, ...], roles: Mapping[str, Role]) -> N
 
     If the program's options are unknown (no ``roles``), ``--`` after an option may be its argument.
     """
-    takes_nothing = True  # the word before is no option that takes this one as its argument
+    takes_nothing = True  # the word before is not an option that takes this one as its argument
     for word in words[1:]:
         if word.text == "--" and takes_nothing and not word.varies:
             return
@@ -371,14 +371,14 @@ def _is_flag(option: str, roles: Mapping[str, Role]) -> bool:
 # The entries of the table of programs, and the roles of their options.
 
 Operands = Literal[
-    "",  # read, or no files
+    "",  # read, or not files
     "written",
     "removed",
-    "copied",  # all but the last to the last
-    "moved",  # the same, and removed
-    "linked",  # the same; a hard link lets one write to what it links to
+    "copied",  # all but the last are copied to the last
+    "moved",  # the same, and the sources are removed
+    "linked",  # the same; a write to a hard link changes its source
     "first",  # the first is written
-    "second",  # what follows the first is written
+    "second",  # all but the first are written
     "moded",  # the same; the first is a mode, which may look like an option
 ]
 
@@ -388,7 +388,7 @@ class Program:
     """The roles of a program's options and operands."""
 
     takes: str = ""
-    maybe: str = ""  # an argument only where it is attached
+    maybe: str = ""  # an argument only if it is attached
     script: str = ""
     reads: str = ""
     writes: str = ""
@@ -402,13 +402,13 @@ class Program:
     beside: str = ""  # with one of these, or always with "*", it writes others beside what it writes
     suffix: str = ""  # options whose argument becomes part of file names
     template: str = ""  # a regular expression: a written file name that matches is known only when the program runs
-    one_dash: bool = False  # a long option may have one dash only
-    makes: str = ""  # with one of these every operand is written
+    one_dash: bool = False  # long options may have a single dash
+    makes: str = ""  # with one of these, every operand is written
     feeds: int = 0  # with fewer operands than this it takes commands from its standard input
     links: bool = False  # it may make links
     remote: bool = False  # a name with a colon before its first slash is on another host
-    prints: str = ""  # with one of these it writes nothing of all this
-    code: str = ""  # a regular expression: an operand or an argument of ``takes`` in which it is found does something
+    prints: str = ""  # with one of these, it writes none of this
+    code: str = ""  # a regular expression: an operand or argument of ``takes`` that matches has an effect
     what: str = "runs something"  # the effect of such an argument, and of the options of ``does``
 
 

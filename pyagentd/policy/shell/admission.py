@@ -41,7 +41,7 @@ class Options:
     operands: Literal["paths", "text", "words", "written", "pattern", "script", "tests", "found", "git"] = "paths"
     # paths: read or listed. text: no path, and nothing is an option. words: no path. written: see ``programs``.
     # pattern, script: the first is none, unless an option gives it; paths follow. tests, found, git: see below.
-    here: bool = False  # without an operand it looks at the current directory
+    here: bool = False  # without an operand it uses the current directory
 
 
 _SUMS = Options(flags="-b --binary -t --text -z --zero --tag")

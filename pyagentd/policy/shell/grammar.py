@@ -206,7 +206,7 @@ class _WordReader:
 
 KEYWORDS = names("if then else elif fi case esac for select while until do done in function { } ! [[ ]] coproc time")
 
-_PROGRAM = re.compile(r"[A-Za-z0-9_./:][A-Za-z0-9_./:+@%,-]*|\[")  # no look-alikes of other scripts
+_PROGRAM = re.compile(r"[A-Za-z0-9_./:][A-Za-z0-9_./:+@%,-]*|\[")  # no look-alikes from other scripts
 _REDIRECTS = names("< > >> >| >& <& <> &> &>>")
 
 
@@ -221,7 +221,7 @@ class Simple:
     words: tuple[Word, ...]  # at least one
     redirects: tuple[Redirect, ...]
     text: str
-    piped: bool  # one of several of a pipeline, or in the background: a shell of its own
+    piped: bool  # part of a pipeline, or in the background: in a subshell
     fed: bool  # a pipe or a file is its standard input
     then: str  # what follows its pipeline: "&&", "||", ";" (also a new line), "&", or "" at the end
 
@@ -251,7 +251,7 @@ class _Parser:
     def _read_pipeline(self) -> list[Simple]:
         token = self._peek()
         if token and token.word is not None and token.word.bare and token.word.text == "time":
-            self._at += 1  # a word of bash's own before a pipeline
+            self._at += 1  # a keyword of bash before a pipeline
         parts = [self._read_simple()]
         while self._operator() in ("|", "|&"):
             self._at += 1
@@ -351,9 +351,9 @@ def check_program(word: Word) -> None:
 # From a command line to the commands that it runs and the files that it reads and writes.
 
 _MAX_DEPTH = 6  # commands inside commands
-_MAX_PLACES = 8  # directories a line may be in
+_MAX_PLACES = 8  # possible directories of a line
 _MAX_LENGTH = 30_000  # characters
-_MAX_PATHS = 150_000  # characters of all paths, each with as many more as it costs to look where it leads
+_MAX_PATHS = 150_000  # characters of all paths, each plus a constant for the cost of resolving it
 _EACH_PATH = 100
 
 Places = tuple[str, ...]  # directories a command may start in; "" is the workspace root
@@ -411,7 +411,7 @@ class _Reader:
             everywhere = tuple(dict.fromkeys(everywhere + moved))
             if len(everywhere) > _MAX_PLACES:
                 raise Unreadable("it changes the directory too often")
-            if part.then != "&&" or before == "||":  # A || cd B && C: after A, C runs where it was
+            if part.then != "&&" or before == "||":  # A || cd B && C: after A, C runs in the first directory
                 here = everywhere
             elif moved:
                 here = moved
@@ -446,7 +446,7 @@ class _Reader:
             wrapped = programs.unwrap(words)
             if wrapped is None:
                 break
-            if "/" in words[0].text:  # some file of that name, whatever it does
+            if "/" in words[0].text:  # some file of that name, with unknown effects
                 self._add_command(words, text, said)
             self.unlisted = self.unlisted or unlisted_wrapper_reason(words[0].text)
             by_shell = by_shell and words[0].text in ("command", "builtin")

@@ -104,7 +104,7 @@ PROGRAMS: dict[str, Program] = {
         beside="*",
     ),
     "csplit": Program(takes="-n --digits", suffix="-b --suffix-format", writes="-f --prefix", here=True, beside="*"),
-    "base64": Program(takes="-w --wrap", writes="-o --output"),  # as on a Mac
+    "base64": Program(takes="-w --wrap", writes="-o --output"),  # on a Mac
     "iconv": Program(takes="-f -t --from-code --to-code", writes="-o --output"),
     "xxd": Program(takes="-c -g -l -o -s -n", operands="second"),
     "tree": Program(
@@ -303,7 +303,7 @@ PROGRAMS: dict[str, Program] = {
         writes="-out -keyout -writerand -keylogfile -sess_out -msgfile -certsout -respout -reqout -CAserial",
         reads="-in -inkey",
         into="-outdir",
-        runs="-engine -config -provider-path",  # a configuration names libraries that are loaded
+        runs="-engine -config -provider-path",  # a configuration names libraries to load
     ),
     "zsh": Program(runs="-c", does="-s", feeds=1),
     "fish": Program(runs="-c --command -C --init-command", feeds=1),
@@ -356,10 +356,10 @@ class Wrapper:
     """The options of a wrapper, and what precedes the command that it runs."""
 
     flags: str = ""  # options without an argument
-    takes: str = ""  # with one
+    takes: str = ""  # options with an argument
     operands: int = 0  # words before the command
     tells: str = "--help --version"  # with such an option first it only prints something, and is a command of its own
-    alone: bool = False  # without a command it does so too
+    alone: bool = False  # so it does without a command
 
 
 WRAPPERS = {
@@ -658,7 +658,7 @@ def _read_tar(found: Findings) -> None:
     """Note the programs that ``tar`` runs, and the archive or directory that it writes."""
     archives: list[Word] = []
     places: list[Word] = []
-    sure = True  # that these are directories, and not what the option before them takes
+    sure = True  # whether these are directories, and not arguments of the options before them
     modes: set[str] = set()
     for item in arguments(_tar_words(found.words), {**roles_of(_TAR), **_TAR_MODE_ROLES}):
         if item.name in ("-f", "--file") and item.value is not None:
@@ -857,7 +857,7 @@ _GIT_OWN_OPTIONS = {
     "ls-files": Program(reads="-X --exclude-from"),
     "read-tree": Program(writes="--index-output"),
 }
-_GIT_READS = names("apply am hash-object")  # their operands are files that come into the repository
+_GIT_READS = names("apply am hash-object")  # their operands are files that they read into the repository
 # Letters that differ between subcommands; they run something only in these.
 _GIT_LETTERS = {
     "-x": names("rebase"),
@@ -900,7 +900,7 @@ def _read_git(found: Findings) -> None:
         found.runs(name, at, "runs an alias, another program, or a subcommand that runs others")
     _git_options(found, name, words, at)
     if name in _GIT_CHANGES:
-        found.links = True  # a commit has links as it has files
+        found.links = True  # a commit may contain links
         found.write_into(HERE)
 
 
