@@ -548,7 +548,7 @@ async def destroying_complete(kernel: "Kernel", row: AgentRow, intent: str, *, u
 def _removed(place: Path) -> Files:
     """Move a directory to the trash, or delete it if there is no trash; blocks. Raises ``StoreError``."""
     has_trash = trash.has_trash(place.parent)
-    if place.is_dir():  # a killed daemon may have done this already
+    if place.is_dir():  # a daemon that was killed may have done this
         (trash.move_to_trash if has_trash else trash.delete)(place)
     return "trashed" if has_trash else "deleted"
 
