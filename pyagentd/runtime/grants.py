@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from pyagentd.runtime.kernel import Kernel
 
 
-# What humans allowed for more than once: for a session's whole tree, or for a project for good.
+# Lasting approvals of humans: for a session's whole tree, or permanently for a project.
 #
-# A grant is a regular expression over whole action strings, exactly as the question showed it. Those of a
-# session are in the row of the session at the root of the tree and hold for its agents too; a branch or a copy of it
-# begins without. Those of a project are settings of ``state.db``, by workspace root. All are kept in memory while the
-# daemon runs, since every decision reads them; only the daemon writes them.
+# A grant is a regular expression over whole action strings, exactly as the question showed it. Grants of a session
+# are in the row of the session at the root of the tree and apply to its agents too; a branch or copy of the session
+# starts without them. Grants of a project are settings of ``state.db``, by workspace root. All are kept in memory
+# while the daemon runs, since every decision reads them; only the daemon writes them.
 
 
 log = logging.getLogger(__name__)
@@ -57,11 +57,11 @@ class Grant:
     action: str  # the regular expression, as it was shown
     at: int  # epoch ms
     ask: str  # the id of the ask it answered
-    by: str  # the client through which it came
+    by: str  # the client that sent the answer
     pattern: re.Pattern[str]  # ``action``, compiled
 
     def facts(self) -> dict[str, Any]:
-        """Return it as it is recorded."""
+        """Return the grant as it is recorded."""
         return {"action": self.action, "at": self.at, "ask": self.ask, "by": self.by}
 
 
@@ -69,22 +69,22 @@ class Grants:
     """All grants of a kernel.
 
     Args:
-        kernel: Opens the branches whose rows have the grants of sessions.
-        state: Has those of projects.
+        kernel: Opens the branches whose rows hold the grants of sessions.
+        state: The database, which holds the grants of projects.
     """
 
     def __init__(self, kernel: "Kernel", state: State) -> None:
         self._kernel = kernel
         self._state = state
-        self._sessions: dict[str, tuple[object, tuple[Grant, ...]]] = {}  # as recorded and compiled, by root's key
+        self._sessions: dict[str, tuple[object, tuple[Grant, ...]]] = {}  # recorded and compiled, by root's key
         self._projects: dict[str, tuple[Grant, ...]] = {}  # by workspace root
-        self._given: set[tuple[str, str]] = set()  # to sessions, since the daemon began: root's key and expression
+        self._given: set[tuple[str, str]] = set()  # to sessions since the daemon started: root's key and expression
         self._writing = asyncio.Lock()
 
     async def load(self, root: BranchRef, workspace: Path) -> None:
-        """Have the grants that hold below ``root`` and in ``workspace`` at hand; nothing is raised.
+        """Load the grants of ``root`` and ``workspace``; raises nothing.
 
-        Grants that cannot be read do not hold: then a human is asked again.
+        Grants that cannot be read are ignored: a human is asked again.
         """
         if root.key not in self._sessions:
             with contextlib.suppress(StoreError):
@@ -101,17 +101,17 @@ class Grants:
             self._projects[str(workspace)] = await asyncio.to_thread(self._read, workspace)
 
     def patterns(self, root: BranchRef, workspace: Path) -> tuple[re.Pattern[str], ...]:
-        """Return what holds now, of what was loaded."""
+        """Return the patterns of the loaded grants."""
         return tuple(grant.pattern for grant in self.active(root, workspace))
 
     def active(self, root: BranchRef, workspace: Path) -> tuple[Grant, ...]:
-        """Return the grants that hold now, those of the session first, each kind oldest first."""
+        """Return the loaded grants, those of the session first, each kind oldest first."""
         return (*self._of_session(root), *self._projects.get(str(workspace), ()))
 
     async def remember(
         self, kind: Kind, root: BranchRef, workspace: Path, actions: Sequence[str], *, ask: str, by: str
     ) -> tuple[str, ...]:
-        """Let ``actions`` happen from now on; return those that were not remembered already.
+        """Grant ``actions``; return those that were not granted already.
 
         Raises:
             BadRequest: One is not a regular expression.
@@ -124,7 +124,7 @@ class Grants:
         ]
         async with self._writing:
             await self.load(root, workspace)
-            await self._load_project(workspace)  # what cannot be read is not written over
+            await self._load_project(workspace)  # raises, so that unreadable grants are not overwritten
             known = [grant for grant in self.active(root, workspace) if grant.kind == kind]
             had = {grant.action for grant in known}
             added = [grant for grant in new if grant.action not in had]
@@ -133,7 +133,7 @@ class Grants:
         return tuple(grant.action for grant in added)
 
     async def revoke(self, root: BranchRef, workspace: Path, action: str, kind: Kind | None = None) -> int:
-        """Take back the grants whose expression is ``action``, of either kind or of one; return how many.
+        """Revoke the grants whose expression is ``action``, of both kinds or only ``kind``; return how many.
 
         Raises:
             StoreError: The disk refused.
@@ -157,7 +157,7 @@ class Grants:
         if live is not None and (now := live.conversation.session.get("permissions_json")) is not recorded:
             grants = _compile_grants("session", now)
             self._sessions[root.key] = (now, grants)
-        if grants and self._kernel.origins.foreign(root):  # whose word those in its log are, nobody knows
+        if grants and self._kernel.origins.foreign(root):  # the grants in its log cannot be trusted
             return tuple(grant for grant in grants if (root.key, grant.action) in self._given)
         return grants
 
@@ -189,7 +189,7 @@ class Grants:
 
 
 def _compile_grants(kind: Kind, recorded: object) -> tuple[Grant, ...]:
-    """Return what was recorded; what is no grant is passed over: a human is asked again."""
+    """Return the recorded grants; malformed ones are ignored, so that a human is asked again."""
     found = []
     for each in recorded if isinstance(recorded, list) else ():
         action = each.get("action") if isinstance(each, Mapping) else None
@@ -206,32 +206,32 @@ def _compile_grants(kind: Kind, recorded: object) -> tuple[Grant, ...]:
     return tuple(found)
 
 
-# The audit's way to disk: noted in memory by whoever decides, written in batches by a thread.
+# Writing the audit: entries are queued in memory and written in batches by a thread.
 #
-# A decision never waits for the disk, and nothing that was noted is lost while the daemon lives: what the disk
-# refuses stays in the queue and is tried again with the next batch.
+# A decision never waits for the disk, and no entry is lost while the daemon lives: entries that the disk refuses stay
+# queued and are retried with the next batch.
 
-BATCH_S = 0.2  # decisions are gathered for so long
-MOST_WAITING = 100_000  # entries that a disk which refuses leaves in memory; beyond this the oldest go to the log
+BATCH_S = 0.2  # how long entries are gathered for a batch
+MOST_WAITING = 100_000  # entries kept in memory while the disk refuses; beyond this the oldest go to the daemon's log
 
 
 class Ledger:
     """The audit of one daemon.
 
     Args:
-        state: The database; closed by somebody else, after a ``flush``.
+        state: The database; closed by its owner, after a ``flush``.
     """
 
     def __init__(self, state: State) -> None:
         self._state = state
         self._waiting: deque[Entry] = deque()
-        self._noting = threading.Lock()  # of what waits; held for moments
-        self._writing = threading.Lock()  # one writes
-        self._timer: threading.Timer | None = None  # of the batch that is gathered
+        self._noting = threading.Lock()  # guards the queue; held briefly
+        self._writing = threading.Lock()  # held by the thread that writes
+        self._timer: threading.Timer | None = None  # of the next batch
         self._problem = ""
 
     def note(self, entry: Entry) -> None:
-        """Take ``entry``; returns at once."""
+        """Queue ``entry``; returns at once."""
         with self._noting:
             self._waiting.append(entry)
             if self._timer is None:
@@ -240,7 +240,7 @@ class Ledger:
                 self._timer.start()
 
     def flush(self) -> str:
-        """Have everything noted so far written; return why that failed, or "". Blocks, for a thread."""
+        """Write all queued entries; return why that failed, or "". Blocks, for a thread."""
         with self._writing:
             with self._noting:
                 batch, timer, self._timer = list(self._waiting), self._timer, None
@@ -261,7 +261,7 @@ class Ledger:
             write_durably(lambda: audit.append(self._state, batch))
         except StoreError as error:
             self._note_problem(str(error), len(batch))
-        except Exception as error:  # the edge of this thread: the audit must not end with one entry
+        except Exception as error:  # one bad entry must not end the audit
             log.exception("the audit could not be written")
             self._note_problem(f"{type(error).__name__}: {error}", len(batch))
         else:
@@ -277,13 +277,13 @@ class Ledger:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunWitness:
-    """Notes the decisions of one run."""
+    """Writes the decisions of one run to the audit log."""
 
     kernel: "Kernel"
-    ref: BranchRef  # where it runs
+    ref: BranchRef  # the branch of the run
     session: str  # id of the session at the root of the tree
     run_id: str
-    user: str | None = None  # who began the run; None: nobody did, it was due
+    user: str | None = None  # the user who started the run; None for a scheduled one
 
     def __call__(
         self,
@@ -296,7 +296,7 @@ class RunWitness:
         *,
         change: str | None = None,
     ) -> None:
-        """Note one decision (see ``audit.Entry``); ``change`` is its ``detail``."""
+        """Write one decision (see ``audit.Entry``); ``change`` is its ``detail``."""
         entry = Entry(
             at_ms=epoch_ms(self.kernel.clock.now()),
             session=self.session,
@@ -310,14 +310,14 @@ class RunWitness:
             reason=reason,
             by=by,
             detail=change,
-            user=self.user if by is None else local_user(),  # whoever answers is the one whose daemon this is
+            user=self.user if by is None else local_user(),  # only the daemon's user can answer
         )
         self.kernel.ledger.note(entry)
 
 
 @cache
 def local_user() -> str:
-    """Return the login name of the user whose daemon this is: nobody else reaches it."""
+    """Return the login name of the daemon's user, the only one who can connect to it."""
     try:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
@@ -325,18 +325,18 @@ def local_user() -> str:
 
 
 def local_subject() -> str:
-    """Return the user whose daemon this is, as an ``auth_subject``."""
+    """Return the daemon's user as an ``auth_subject``."""
     return f"user:{local_user()}"
 
 
-# What the user has agreed to of what comes from somebody else: presets of a project, and sessions in a checkout.
+# Trust in files that others wrote: presets of a project, and sessions in a checkout.
 #
-# A preset says what an agent may read and run, so one that lies in a checkout is only used once its user said so,
-# and again when its name or its content changed. What was agreed to is kept in ``state.db``; when that is lost, the
-# user is asked again.
+# A preset decides what an agent may read and run, so one from a checkout is used only after the user trusted it, and
+# must be trusted again when its name or content changes. Trust is kept in ``state.db``; if that is lost, the user is
+# asked again.
 #
-# A session brings a preset and a log along. One that is not below the sessions root and was not made by this daemon
-# is foreign until its user trusts it; merely opening it changes nothing of that.
+# A session contains a preset and a log. One that is not below the sessions root and was not made by this daemon is
+# foreign until its user trusts it; opening it does not make it trusted.
 
 TRUST = "trusted-presets"  # hashes of presets, hooks and servers that the user trusts
 _MADE = "made-sessions"
@@ -344,9 +344,9 @@ _SESSIONS = "trusted-sessions"
 
 
 def preset_hash(name: str, data: bytes, scripts: Iterable[tuple[Path, bytes]] = ()) -> str:
-    """Return what is agreed to: the SHA-256 of a preset's name and content, and of the scripts that its servers run.
+    """Return the hash to be trusted: SHA-256 of a preset's name and content, and of the scripts that its servers run.
 
-    The name counts: a harmless preset must not become the one that new sessions are made from.
+    The name is included, so that a trusted preset cannot be renamed to the one that new sessions are made from.
     """
     hashed = hashlib.sha256(name.encode() + b"\0" + data)
     for path, code in scripts:
@@ -355,11 +355,11 @@ def preset_hash(name: str, data: bytes, scripts: Iterable[tuple[Path, bytes]] = 
 
 
 class KeptSet:
-    """A set of texts that is a setting of ``state.db``.
+    """A set of strings that is stored as a setting of ``state.db``.
 
     Args:
-        state: Where it is kept; None keeps it in memory.
-        key: The setting's.
+        state: The database; None keeps the set in memory.
+        key: The name of the setting.
     """
 
     def __init__(self, state: State | None, key: str) -> None:
@@ -373,10 +373,10 @@ class KeptSet:
             return text in self._read()
 
     def add(self, texts: Iterable[str]) -> None:
-        """Add texts.
+        """Add strings.
 
         Raises:
-            StateError: That could not be kept; the set is what it was.
+            StateError: The set could not be written and is unchanged.
         """
         with self._lock:
             try:
@@ -397,11 +397,11 @@ class KeptSet:
 
 
 class Origins:
-    """Which sessions are the user's own, or trusted, and which are foreign; an agent is what its session is.
+    """Decides which sessions are the user's own or trusted, and which are foreign; agents are as their session.
 
     Args:
-        root: The sessions root; what is below it is the user's own.
-        state: Has the directories of sessions that were made elsewhere, and what is trusted.
+        root: The sessions root; sessions below it are the user's own.
+        state: The database with trusted sessions, and the user's own outside the root.
     """
 
     def __init__(self, root: Path, state: State) -> None:
@@ -411,7 +411,7 @@ class Origins:
         self._trusted = KeptSet(state, _SESSIONS)
 
     def foreign(self, ref: BranchRef) -> bool:
-        """Return whether a branch is neither the user's own nor trusted as its ``preset.md`` is now."""
+        """Return whether a branch is neither the user's own nor trusted with its current ``preset.md``."""
         if self.is_own(ref):
             return False
         top = paths.root_of(ref)
@@ -428,9 +428,9 @@ class Origins:
         return _has(self._made, _place(paths.root_of(ref)))
 
     def note_made(self, ref: BranchRef) -> None:
-        """Note that a session was made here, wherever it is."""
+        """Record that a session was made here, if it is outside the sessions root."""
         if not ref.branch_dir.resolve().is_relative_to(self._root):
-            with contextlib.suppress(StoreError):  # its user is asked whether it is to be trusted
+            with contextlib.suppress(StoreError):  # the user can still trust it
                 self._made.add([_place(ref)])
 
     def trust(self, ref: BranchRef, data: bytes) -> None:
@@ -441,7 +441,7 @@ class Origins:
 
     @contextlib.contextmanager
     def keep_trust(self, ref: BranchRef) -> Iterator[None]:
-        """Keep the trust in a session whose ``preset.md`` the user has the block change."""
+        """Keep the trust in a session whose ``preset.md`` the block changes for the user."""
         before = self.foreign(ref)
         yield
         if not before and self.foreign(ref):
@@ -449,7 +449,7 @@ class Origins:
                 self.trust(ref, presetfile.content(paths.preset_file(paths.root_of(ref).branch_dir)))
 
     def notes(self, ref: BranchRef) -> list[str]:
-        """Return what whoever opens a branch is told."""
+        """Return the notes for clients that open a branch."""
         if not self.foreign(ref):
             return []
         place = shlex.quote(str(paths.root_of(ref).branch_dir))
@@ -460,7 +460,7 @@ class Origins:
 
 
 def _has(kept: KeptSet, text: str) -> bool:
-    """Return whether a set has a text; one that cannot be read has nothing."""
+    """Return whether a set contains a string; an unreadable set counts as empty."""
     try:
         return text in kept
     except StoreError as error:
@@ -476,10 +476,10 @@ def _session_hash(top: BranchRef, data: bytes) -> str:
     return preset_hash(_place(top), data)
 
 
-# The hooks of a project: ``.pyagentd/hooks.toml``, which counts once the user has agreed to exactly what would run.
+# The hooks of a project: ``.pyagentd/hooks.toml``, which is used once the user trusts exactly what would run.
 #
-# What is agreed to is the file, the programs and scripts of the project that its commands name, all by content, and
-# where the project is. When any of that changes, nothing of it runs until the user agrees anew.
+# Trust covers the content of the file, the content of the project's programs and scripts that its commands name, and
+# the project's path. When any of them changes, no hook runs until the user trusts the project again.
 
 FILE = ".pyagentd/hooks.toml"
 DIRECTORY = ".pyagentd/hooks"  # for scripts: no tool writes there
@@ -489,19 +489,19 @@ _MOST_BYTES = 1_000_000  # of each file
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectPrograms:
-    """What a project would have run, be it hooks or servers, as it was read."""
+    """The hooks or servers that a project wants to run, as read from its files."""
 
     root: Path
-    hash: str = ""  # of all of it; "" when it cannot be used
-    files: tuple[tuple[Path, str], ...] = ()  # that name them, with their text
+    hash: str = ""  # of all files and scripts; "" when they cannot be used
+    files: tuple[tuple[Path, str], ...] = ()  # the files that declare them, with their text
     hooks: tuple[HookSettings, ...] = ()
     servers: tuple[ServerSettings, ...] = ()
     scripts: tuple[tuple[Path, str], ...] = ()  # the project's own programs, with their text
-    error: str = ""  # why none of it, or not all, can be used
+    error: str = ""  # why some or all of them cannot be used
 
 
 def project_hooks(root: Path) -> ProjectPrograms | None:
-    """Return what the project ``root`` would have run; None when it has no hooks. Reads files."""
+    """Read the hooks of the project ``root``; None when it has none. Blocks."""
     file = root / FILE
     if not os.path.lexists(file):
         return None
@@ -521,17 +521,17 @@ def project_hooks(root: Path) -> ProjectPrograms | None:
 
 
 def hooks_in(root: Path) -> list[str]:
-    """Return where the hooks of a project are, where it has any."""
+    """Return the paths of a project's hooks that exist."""
     place = os.path.realpath(root)
     return [path for name in (FILE, DIRECTORY) if os.path.lexists(path := f"{place}/{name}")]
 
 
 def scripts_of(root: Path, words: Iterable[str]) -> Iterator[Path]:
-    """Yield the files of a project that the words of commands name, and the programs named within a word."""
+    """Yield the files of a project that words of commands name, and the programs named inside a word."""
     resolved, seen = root.resolve(), set[Path]()
     for whole in words:
         for word in (whole, *_parts(whole)):
-            # A word may be a whole program, or name a link that goes round: ``Path`` raises for both.
+            # A word may be a whole program's text, or name a circular link: ``Path`` raises for both.
             path = Path(os.path.realpath(root / os.path.expanduser(word)))  # noqa: PTH111
             if path in seen or not path.is_relative_to(resolved) or not os.path.isfile(path):  # noqa: PTH113
                 continue
@@ -541,7 +541,7 @@ def scripts_of(root: Path, words: Iterable[str]) -> Iterator[Path]:
 
 
 def _parts(word: str) -> list[str]:
-    """Return the words within one: of what a shell is given, and the value of an option (``--require=x.js``)."""
+    """Return the words inside a word: of a shell command, and the value of an option (``--require=x.js``)."""
     try:
         words = shlex.split(word, comments=True)
     except ValueError:  # a quote that is never closed
@@ -550,19 +550,19 @@ def _parts(word: str) -> list[str]:
 
 
 def read_project_file(path: Path) -> bytes:
-    """Return what a file of a project holds; raises ``OSError``, or ``ValueError`` when it is too large."""
+    """Return the content of a project's file; raises ``OSError``, or ``ValueError`` when it is too large."""
     try:
         return regularfile.read_bytes(path, limit=_MOST_BYTES)
     except OSError as error:
         raise type(error)(error.errno, error.strerror, str(path)) from error
 
 
-# The servers of a project: ``.mcp.json``, as other programs write it, and ``.pyagentd/mcp.toml``, as we do.
+# The servers of a project: ``.mcp.json``, a file of other programs too, and ``.pyagentd/mcp.toml``, our own.
 #
-# A server is a program that runs as the user, so none of them is started before the user agreed to exactly what the
-# files say: to them, to the programs and scripts of the project that their commands name, all by content, and to
-# where the project is. When any of that changes, nothing of it is started until the user agrees anew. Data that a
-# command names, such as a database, may change.
+# A server is a program that runs as the user, so none is started before the user trusts it. Trust covers the content
+# of the files, the content of the project's programs and scripts that their commands name, and the project's path.
+# When any of them changes, no server is started until the user trusts the project again. Data that a command names,
+# such as a database, may change.
 
 OURS = ".pyagentd/mcp.toml"  # tables [NAME], as [mcp.NAME] of the configuration
 OTHERS = ".mcp.json"  # {"mcpServers": {NAME: …}}
@@ -580,7 +580,7 @@ _NO_SCRIPT = frozenset(("-m", "-c", "-e", "-p", "--eval", "--print"))  # what fo
 
 
 def project_servers(root: Path) -> ProjectPrograms | None:
-    """Return what the project ``root`` would have started; None when it names no servers. Reads files."""
+    """Read the servers of the project ``root``; None when it declares none. Blocks."""
     files = [file for name in (OTHERS, OURS) if os.path.lexists(file := root / name)]
     if not files:
         return None
@@ -620,7 +620,7 @@ def project_servers(root: Path) -> ProjectPrograms | None:
 
 
 def server_scripts(root: Path, servers: Iterable[ServerSettings]) -> list[tuple[Path, bytes]]:
-    """Return the files of the project ``root`` that the commands of servers name, with what they hold.
+    """Return the files of the project ``root`` that the commands of servers name, with their content.
 
     Raises ``OSError``, or ``ValueError`` when one is too large.
     """
@@ -631,7 +631,7 @@ def server_scripts(root: Path, servers: Iterable[ServerSettings]) -> list[tuple[
 def _servers(file: Path, data: bytes, problems: list[str]) -> Iterator[ServerSettings]:
     """Yield the servers of a file; raises ``ValueError`` or ``ConfigError``.
 
-    One that cannot be used is added to ``problems`` and in no other's way.
+    The error of a server that cannot be used is added to ``problems``, and the others are still read.
     """
     path: tuple[str, ...] = ()
     if file.name == OTHERS:
@@ -647,14 +647,14 @@ def _servers(file: Path, data: bytes, problems: list[str]) -> Iterator[ServerSet
         tables, source = toml.data, Source(place=toml.place, error=ConfigError)
     for name, table in read(tables, Mapping[str, Any], source, path).items():
         try:
-            # Who trusts a project has read what it runs, not what its servers will say of themselves.
+            # Trusting a project covers its programs, not what the servers claim about their tools.
             yield replace(read_server(name, table, source, (*path, name)), of_project=True, trusted=False)
         except ConfigError as error:
             problems.append(str(error))
 
 
 def _words(server: ServerSettings, root: Path) -> Iterator[str]:
-    """Yield what may name a program or a script of the project, also as seen from where the command runs."""
+    """Yield words that may name a program or script of the project, also relative to the command's directory."""
     place = root / fill_root(server.cwd, root)
     words = [fill_root(each, root) for each in server.command]
     awaited = False  # the script of an interpreter
@@ -673,7 +673,7 @@ def _words(server: ServerSettings, root: Path) -> Iterator[str]:
 
 
 def _is_program(file: Path) -> bool:
-    """Return whether a file is run rather than read: by its name, its mode or its first bytes."""
+    """Return whether a file is a program, by its name, its mode or its first bytes."""
     if not file.suffix or _PROGRAMS.fullmatch(file.suffix) or os.access(file, os.X_OK):
         return True
     try:

@@ -1,4 +1,4 @@
-"""Resolves presets: templates, a branch's own ``preset.md``, and what ``agent.json`` changes of it."""
+"""Resolves presets: templates, a branch's own ``preset.md``, and the overrides of ``agent.json``."""
 
 import errno
 import logging
@@ -26,8 +26,8 @@ from pyagentd.tools import files
 # The presets of branches, and the templates that sessions and agents are made from.
 #
 # Templates come with the package, from the user's directory, and from ``.pyagentd/presets`` of a project; of two with
-# one name the later counts. Those of a project count once the user trusts them. A broken template is told with
-# file, line and cause, and is in nobody's way.
+# the same name the later one is used. Those of a project are used once the user trusts them. A broken template is
+# reported with file, line and cause, and does not affect the others.
 
 
 _Signature = tuple[int, int, int]
@@ -37,16 +37,16 @@ def _signature(found: os.stat_result) -> _Signature:
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 
-# The effective configuration of a named agent: its preset with what its ``agent.json`` says laid over.
+# The effective configuration of a named agent: its preset with the values of its ``agent.json``.
 #
-# Whoever asks gets what the file says now: the guard before every decision, a run before every request. A file that
-# cannot be read is an error and never ignored, since it may be what holds the agent back.
+# The file is read again for every decision of the guard and every request of a run. A file that cannot be read is an
+# error and never ignored, since it may restrict the agent.
 
 _AGENT_OVERLAY_REMEMBERED = 64  # files
 
 
 class NamedAgentOverlay:
-    """What the configuration files of all named agents say.
+    """Applies the configuration files of named agents to their presets.
 
     Args:
         root: The agents root.
@@ -63,16 +63,16 @@ class NamedAgentOverlay:
         return not ref.is_agent and ref.session_dir.parent == self._root
 
     def apply(self, preset: Preset, ref: BranchRef) -> Preset:
-        """Return ``preset`` with what the file of the named agent says whose branch ``ref`` is.
+        """Return ``preset`` with the values from the file of the named agent with the branch ``ref``.
 
         Raises:
-            PresetError: The file is missing or malformed, or names what is not there.
+            PresetError: The file is missing or malformed, or names an unknown profile.
             StoreError: The disk refused.
         """
         return replace(preset, **self._read(ref.session_dir)[1])
 
     def file(self, ref: BranchRef) -> AgentFile:
-        """Return the file of the named agent whose branch ``ref`` is; raises as ``apply``."""
+        """Return the file of the named agent with the branch ``ref``; raises like ``apply``."""
         return self._read(ref.session_dir)[0]
 
     def _read(self, directory: Path) -> tuple[AgentFile, Mapping[str, Any]]:
@@ -105,11 +105,10 @@ class NamedAgentOverlay:
         return known[1], known[2]
 
 
-# The documents of a named agent: the files that it always knows.
+# The documents of a named agent, which are part of its every prompt.
 #
-# They lie in ``docs/`` beside ``agent.json`` and are told after the system prompt. A path that a model names is
-# judged by the file it really is, and that file is reached by directory descriptors: no link leads out, whenever it
-# was made.
+# They are in ``docs/`` beside ``agent.json`` and follow the system prompt. A path that a model names is resolved
+# first, and the file is opened by directory descriptors, so that no link leads outside, whenever it was made.
 
 LARGEST = 100_000  # bytes of one document
 MOST_SHOWN = 200_000  # characters of all documents in a prompt
@@ -122,8 +121,7 @@ _TAG = re.compile(r"<(?=/?agent_docs\b)", re.IGNORECASE)
 def docs_section(directory: Path) -> str:
     """Return the part of the prompt that holds the documents of the agent in ``directory``; "" without any. Blocks.
 
-    Each stands below a heading with its name, ordered by it. What does not fit is named, so that nothing is missing
-    unsaid.
+    Documents are sorted by name, each below a heading with its name. Those that do not fit are listed as left out.
     """
     told, left_out, room = [], [], MOST_SHOWN
     for name in sorted(_found(directory)):
@@ -145,14 +143,14 @@ def docs_section(directory: Path) -> str:
 
 
 def doc_name(directory: Path, path: str) -> str:
-    """Return which document ``path`` is: relative to ``docs/``, links followed.
+    """Return the name of the document at ``path``: relative to ``docs/``, links followed.
 
     Args:
-        directory: The agent's.
-        path: As a model writes it: relative to ``docs/`` or beginning with it, or absolute.
+        directory: The agent's directory.
+        path: The path from a model: relative to ``docs/``, beginning with ``docs/``, or absolute.
 
     Raises:
-        ToolError: It leads out of ``docs/``, or can be no document.
+        ToolError: The path leads out of ``docs/``, or cannot be a document.
     """
     if not path.strip() or any(unicodedata.category(each) in ("Cc", "Cs") for each in path):
         raise ToolError("The path of a document is a name of a file in docs/, such as notes.md.")
@@ -174,10 +172,10 @@ def doc_name(directory: Path, path: str) -> str:
 
 
 def read_doc(directory: Path, name: str) -> str | None:
-    """Return the text of a document; None when there is none. Blocks.
+    """Return the text of a document; None if it does not exist. Blocks.
 
     Raises:
-        ToolError: It is not a text file.
+        ToolError: It is not a regular file, or too large.
         OSError: The disk refused.
     """
     try:
@@ -188,11 +186,11 @@ def read_doc(directory: Path, name: str) -> str | None:
 
 
 def write_doc(directory: Path, name: str, content: str) -> None:
-    """Make ``content`` the text of a document, in one step. Blocks.
+    """Replace the text of a document atomically. Blocks.
 
     Args:
-        directory: The agent's.
-        name: As ``doc_name`` returned it.
+        directory: The agent's directory.
+        name: The name from ``doc_name``.
         content: The whole text.
 
     Raises:
@@ -225,12 +223,12 @@ def checked_content(name: str, content: str) -> bytes:
 
 
 def _jail(directory: Path) -> Path:
-    """Return where documents are: below the agent's real directory, never where a link in its place leads."""
+    """Return the ``docs/`` of the agent's resolved directory; ``docs/`` itself is not resolved."""
     return docs_dir(directory.resolve())
 
 
 def _found(directory: Path) -> Iterator[str]:
-    """Yield the names of all documents; of links and of what begins with a dot none."""
+    """Yield the names of all documents, except links and names that begin with a dot."""
     jail, found = _jail(directory), 0
     for place, directories, others in os.walk(jail):
         directories[:] = sorted(each for each in directories if not each.startswith("."))
@@ -247,14 +245,14 @@ def _found(directory: Path) -> Iterator[str]:
 PROJECT_PRESETS = Path(".pyagentd", "presets")
 
 _REMEMBERED = 256  # presets
-_MAX_BYTES = 200_000  # of a project's preset, which is somebody else's file
+_MAX_BYTES = 200_000  # of a project's preset, which is not the user's own file
 _MAX_OF_PROJECT = 100  # presets
 
 _log = logging.getLogger(__name__)
 
 
 def configured_default(config: Config) -> dict[str, str]:
-    """Return the backend and the model that the user has in place of those that shipped presets name."""
+    """Return the user's backend and model, which replace those of shipped presets."""
     name = config.default.backend
     model = config.default.model or (config.backend(name).model if name else None)
     return {key: value for key, value in (("backend", name), ("model", model)) if value}
@@ -269,12 +267,12 @@ def configured_profiles(config: Config) -> dict[str, Profile]:
 class PresetTemplate:
     """A file that a preset can be made from."""
 
-    name: str  # the file's, without .md
+    name: str  # the file's name without .md
     file: Path
     origin: Literal["shipped", "user", "project"]
-    data: bytes | None = None  # of a project: the content that was looked at, and no other
-    hash: str | None = None  # of a project: see ``trust``
-    scripts: tuple[tuple[Path, bytes], ...] = ()  # of a project: what its servers of tools run there
+    data: bytes | None = None  # of a project: the content to which the hash belongs
+    hash: str | None = None  # of a project: see ``preset_hash``
+    scripts: tuple[tuple[Path, bytes], ...] = ()  # of a project: its scripts that the preset's MCP servers run
     trusted: bool = True
 
 
@@ -282,15 +280,15 @@ class Presets:
     """Presets read from disk, parsed again only when the file changed.
 
     Args:
-        directories: Of templates, for every project: those that come with the package, then the user's.
-        trust: What the user agreed to of projects' presets.
+        directories: Directories of templates for every project: the package's, then the user's.
+        trust: Hashes of projects' presets that the user trusts.
         profiles: The user's own profiles by name, which presets may name beside the built-in ones.
-        default: ``backend`` and ``model`` of what is made from a shipped template, in place of what that names.
+        default: ``backend`` and ``model`` that replace those of shipped templates.
 
     Attributes:
-        default, trust, profiles: These.
-        origins: Which sessions are foreign; None: no session is.
-        named: Lays what an ``agent.json`` says over a named agent's preset; None: there are no named agents.
+        default, trust, profiles: As given.
+        origins: Decides which sessions are foreign; None: no session is.
+        named: Applies an ``agent.json`` to a named agent's preset; None: there are no named agents.
     """
 
     def __init__(
@@ -314,8 +312,8 @@ class Presets:
     def of_branch(self, ref: BranchRef) -> Preset:
         """Return the configuration of a branch, the only source of it.
 
-        Of a session that is foreign, see ``Origins``, neither its profile counts nor that commands are not confined,
-        and no server of tools is started for it.
+        In a foreign session, see ``Origins``, the profile is ignored, commands are confined without network, and no
+        MCP server is started.
 
         Raises:
             PresetError: ``preset.md`` is missing or malformed.
@@ -323,7 +321,7 @@ class Presets:
         file = paths.preset_file(ref.branch_dir)
         try:
             preset = self.read(file, file.parent.name)
-        except PresetError as error:  # the message names the file that is missing
+        except PresetError as error:  # the message names the branch
             raise PresetError(
                 f"Failed to load preset from {ref.branch_dir}: {error.message}", hint=error.hint
             ) from error
@@ -339,18 +337,18 @@ class Presets:
         return replace(preset, profile=None, shell=shell, mcp=WantedServers())
 
     def for_project(self, root: Path | str | None) -> "ProjectPresets":
-        """Return the templates for sessions with the workspace root ``root``; None: those of no project."""
+        """Return the templates for sessions with the workspace root ``root``; for None those of no project."""
         return ProjectPresets(self, tuple(self._found(None if root is None else Path(root))))
 
     def template(self, name: str) -> tuple[Preset, str]:
-        """Return a template of no project and its text; raises as ``ProjectPresets.template``."""
+        """Return a template of no project and its text; raises like ``ProjectPresets.template``."""
         return self.for_project(None).template(name)
 
     def read(self, file: Path, name: str, *, links: bool = False) -> Preset:
-        """Return the preset in ``file``, which with ``links`` may be a symbolic link.
+        """Return the preset in ``file``, which may be a symbolic link if ``links`` is set.
 
         Raises:
-            PresetError: The file is malformed; names file and line.
+            PresetError: The file is malformed; the message names file and line.
             StoreError: The file cannot be read.
         """
         try:
@@ -366,15 +364,15 @@ class Presets:
         return cached[1]
 
     def of_content(self, data: bytes, file: Path, name: str) -> Preset:
-        """Return what a file with this content says; two hundred agents of one kind have the same."""
+        """Return the preset with this content, cached by it: many agents share one."""
         known = self._contents.get(data)
-        if known is None or (isinstance(known, tuple) and known[0] != file):  # what is wrong is told of the file
+        if known is None or (isinstance(known, tuple) and known[0] != file):  # an error names its file
             try:
                 found = presetfile.decode(data, file)
                 known = parse_preset(name, found.front, found.body, str(found.path), profiles=self.profiles)
             except PresetError as error:
                 known = (file, error)
-            while len(self._contents) >= _REMEMBERED:  # threads may do so at once
+            while len(self._contents) >= _REMEMBERED:  # other threads may delete at the same time
                 with suppress(KeyError, RuntimeError, StopIteration):
                     del self._contents[next(iter(self._contents))]
             self._contents[data] = known
@@ -383,7 +381,7 @@ class Presets:
         return replace(known, name=name)
 
     def warm(self, ref: BranchRef | None, root: Path | str | None) -> None:
-        """Read what sessions of ``ref`` and ``root`` will ask for, so that nobody waits then; blocks, never fails."""
+        """Preload the presets of ``ref`` and the templates for ``root`` into the cache; blocks, never fails."""
         with suppress(PyagentdError):
             if ref is not None:
                 self.of_branch(ref)
@@ -396,7 +394,7 @@ class Presets:
         return str(root) in self._warm
 
     def _found(self, root: Path | None) -> list[PresetTemplate]:
-        """Return every template, in the order in which later ones win."""
+        """Return every template; of two with the same name the later one wins."""
         found = []
         for index, directory in enumerate(self._directories):
             origin: Literal["shipped", "user"] = "shipped" if index == 0 else "user"
@@ -423,21 +421,21 @@ class Presets:
 
 @dataclass(frozen=True, slots=True)
 class ProjectPresets:
-    """The templates for one workspace root, as they were found."""
+    """The templates for one workspace root."""
 
     _presets: Presets
-    found: tuple[PresetTemplate, ...]  # all of them, also those that another hides
+    found: tuple[PresetTemplate, ...]  # all templates, including hidden ones
 
     @property
     def usable(self) -> dict[str, PresetTemplate]:
-        """The templates that count, by name: trusted, and the last of their name."""
+        """The templates that can be used, by name: trusted, and the last of their name."""
         return {template.name: template for template in self.found if template.trusted}
 
     def template(self, name: str) -> tuple[Preset, str]:
         """Return a template and its text.
 
         Raises:
-            PresetError: There is none of that name, the user does not trust it, or it is malformed.
+            PresetError: No template has that name, the user does not trust it, or it is malformed.
         """
         known = self.usable
         if name in known:
@@ -447,10 +445,10 @@ class ProjectPresets:
                 file = presetfile.parse(data.decode("utf-8-sig"), found.file)
                 data = presetfile.with_values(file, self._presets.default).encode()
             preset = self._presets.of_content(data, found.file, name)
-            return preset, data.decode("utf-8-sig")  # exactly what was parsed, whatever the file is by now
+            return preset, data.decode("utf-8-sig")  # the text that was parsed, even if the file changed
         for template in self.found:
             if template.name == name:
-                self.read(template)  # what cannot be used cannot be trusted either
+                self.read(template)  # a malformed preset is reported first
                 raise PresetError(
                     f"{template.file}: this preset is the project's own, and you have not said that you trust it",
                     hint="Read it, then: pyagentd presets --trust",
@@ -458,7 +456,7 @@ class ProjectPresets:
         raise PresetError(f"There is no preset {name!r}", hint=f"Known: {', '.join(sorted(known))}")
 
     def for_agents(self) -> dict[str, Preset]:
-        """Return the templates an agent may have; broken ones are left out."""
+        """Return the presets of templates that an agent may use; broken ones are left out."""
         found = {}
         for name, template in self.usable.items():
             try:
@@ -471,10 +469,10 @@ class ProjectPresets:
         return found
 
     def read(self, template: PresetTemplate) -> Preset:
-        """Return what a template says.
+        """Return the preset of a template.
 
         Raises:
-            PresetError: It is malformed; names file and line.
+            PresetError: It is malformed; the message names file and line.
             StoreError: It cannot be read.
         """
         if template.data is None:

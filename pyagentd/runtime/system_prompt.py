@@ -1,7 +1,7 @@
 """Builds the system prompt: the preset's text, project instructions, skills, and the environment.
 
-All but the first is made once per session and kept in its log, so that the prefix a provider caches stays the same
-from the first request to the last.
+All but the first are built once per session and kept in its log, so that the prefix that a provider caches stays the
+same from the first request to the last.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def environment(root: Path, now: datetime) -> str:
-    """Return a description of the place a session works in; blocks for a moment (git)."""
+    """Return a description of a session's workspace; blocks briefly (git)."""
     lines = [
         f"Workspace root: {root}",
         f"Platform: {platform.system()} {platform.release()}",
@@ -59,15 +59,15 @@ def system_prompt(
     model: str = "",
     called_by_agent: bool = False,
 ) -> str:
-    """Return the whole system prompt in the order that must not change: the tools' schemas follow it in a request.
+    """Return the whole system prompt; its order must not change, since providers cache the prefix.
 
     Args:
-        preset_body: The agent's own words.
+        preset_body: The body of the agent's preset.
         environment_text: See ``environment``.
-        instructions: Of the user and the project, see ``instructions``.
+        instructions: Instructions of the user and the project, see ``find_instructions``.
         skills: The list of skills, see ``skills_index``.
-        model: Who answers.
-        called_by_agent: Whether the one who asks is an agent, and this one is to know.
+        model: The model that answers.
+        called_by_agent: Whether to say that the caller is another agent.
     """
     caller = _CALLED_BY_AGENT if called_by_agent else ""
     if model:
@@ -78,21 +78,21 @@ def system_prompt(
 
 def _git_branch(root: Path) -> str:
     if not any((place / ".git").exists() for place in (root, *root.parents)):
-        return "not a repository"  # as git would say, whose two processes every agent would wait for
+        return "not a repository"  # without starting git, for which every agent would wait
     git = installation.program("git")
     if git is None:
         return "not known"
     try:
         if (branch := _git_output(git, root, "rev-parse", "--abbrev-ref", "HEAD")) is not None:
             return f"on branch {branch}"
-        branch = _git_output(git, root, "symbolic-ref", "--short", "HEAD")  # also before the first commit
+        branch = _git_output(git, root, "symbolic-ref", "--short", "HEAD")  # works before the first commit too
     except (OSError, subprocess.SubprocessError):
         branch = None
     return "not a repository" if branch is None else f"on branch {branch}, without commits"
 
 
 def _git_output(git: str, root: Path, *words: str) -> str | None:
-    """Return what git says, None where it fails."""
+    """Return git's output, None if it fails."""
     found = subprocess.run(
         [git, "-C", str(root), *words],
         capture_output=True,
@@ -105,30 +105,29 @@ def _git_output(git: str, root: Path, *words: str) -> str | None:
     return found.stdout.strip() if found.returncode == 0 else None
 
 
-# Project instructions: what AGENTS.md, CLAUDE.md and CONTEXT.md of a project tell every agent that works in it.
+# Project instructions: AGENTS.md, CLAUDE.md and CONTEXT.md of a project, for every agent that works in it.
 #
-# They are looked for from the workspace root upwards to the top of its repository, and the user's own stand before
-# them, so the nearest word is the last. They come with a checkout and are somebody else's text:
-# they are honoured as instructions and can never widen a permission, which the policy alone decides. Only such a
-# file is read, never what a link in its place leads to outside of the repository, and nothing is imported
-# (``@file``).
+# They are read from the workspace root up to the top of its repository. The user's own come first and the nearest
+# ones last. They come with a checkout and may be written by anyone: the model follows them as instructions, but they
+# never widen a permission, which only the policy decides. A link that leads out of the repository is not followed,
+# and nothing is imported (``@file``).
 
 NAMES = ("AGENTS.md", "CLAUDE.md", "CONTEXT.md")
 
-LONGEST = 32_000  # characters of all of them, about 8,000 tokens
+LONGEST = 32_000  # characters of all files together, about 8,000 tokens
 
-_MAX_BYTES = 1_000_000  # that are read of one file
+_MAX_BYTES = 1_000_000  # read from one file
 _MAX_LEVELS = 40  # directories
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instructions:
-    """What was found.
+    """The instructions of one workspace root.
 
     Attributes:
-        text: As it stands in the system prompt; "" when there are none.
-        files: Where it comes from, outermost first.
-        notes: What the user should know, one line each.
+        text: The section of the system prompt; "" without instructions.
+        files: The files it comes from, the user's first, then the outermost.
+        notes: Notes for the user, one line each.
     """
 
     text: str = ""
@@ -137,7 +136,7 @@ class Instructions:
 
 
 def project_levels(root: Path) -> list[Path]:
-    """Return the directories of a project, from the top of its repository down to ``root``; only that without one."""
+    """Return the directories from the top of the repository down to ``root``; only ``root`` without a repository."""
     found = []
     for directory in (root, *root.parents)[:_MAX_LEVELS]:
         found.append(directory)
@@ -151,7 +150,7 @@ def find_instructions(root: Path, own: Sequence[Path] = ()) -> Instructions:
 
     Args:
         root: The workspace root.
-        own: The user's files; the first that exists counts.
+        own: The user's files; the first that exists is used.
     """
     notes: list[str] = []
     texts: dict[Path, str] = {}
@@ -183,7 +182,7 @@ def find_instructions(root: Path, own: Sequence[Path] = ()) -> Instructions:
         )
     shown = []
     for file, text in kept.items():
-        inside = text.replace("</project_instructions", "<\\/project_instructions")  # it ends where we end it
+        inside = text.replace("</project_instructions", "<\\/project_instructions")  # a file cannot close our tag
         shown.append(f'<project_instructions path="{file}">\n{inside}\n</project_instructions>')
     if shown:
         shown.insert(
@@ -195,10 +194,10 @@ def find_instructions(root: Path, own: Sequence[Path] = ()) -> Instructions:
 
 
 def _read(file: Path, top: Path | None, notes: list[str]) -> str | None:
-    """Return the text of a file; None when there is none, it is empty, or leads out of ``top``."""
+    """Return the text of a file; None if it is missing, empty, or a link that leads out of ``top``."""
     try:
         real = file.resolve(strict=True)
-        # A link may not make the model read what it was not meant to: another kind of file, or another place.
+        # A link must not expose other files to the model: of another type, or outside ``top``.
         if top is not None and (not real.is_relative_to(top.resolve()) or real.suffix.lower() != ".md"):
             notes.append(f"{file} was not read: it is a link to {real}")
             return None
@@ -206,19 +205,19 @@ def _read(file: Path, top: Path | None, notes: list[str]) -> str | None:
             data = opened.read(_MAX_BYTES)
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return None
-    except (OSError, RuntimeError) as error:  # RuntimeError: links that go round
+    except (OSError, RuntimeError) as error:  # RuntimeError: circular links
         notes.append(f"{file} was not read: {getattr(error, 'strerror', None) or error}")
         return None
     return writable(data.decode("utf-8-sig", "replace")).strip() or None
 
 
-# Skills: know-how for one kind of task, told to the model by name and description, and read when it is wanted.
+# Skills: know-how for one kind of task, listed in the prompt by name and description; the model reads it on demand.
 #
-# A skill is a directory with ``SKILL.md``: front matter with ``name`` (kebab-case) and ``description``, below it
-# what the model reads. They are looked for in the project (``.agents/skills`` and ``.claude/skills``, the nearest
-# directory first), with the user, in what comes with the package, and where the configuration says
-# (``skills.paths``). The first of a name counts, the others are told. Addresses on the network are
-# no source: what instructs a model must not change with who answers a request.
+# A skill is a directory with ``SKILL.md``: front matter with ``name`` (kebab-case) and ``description``, then the text
+# for the model. Skills are read from the project (``.agents/skills`` and ``.claude/skills``, the nearest directory
+# first), from the user's directories, from the package, and from the configured directories (``skills.paths``). Of
+# two with the same name the first is used, and the user is told of the others. Network addresses are not supported:
+# instructions of a model must not change with the server that answers.
 
 Origin = Literal["project", "user", "shipped", "config"]
 
@@ -226,7 +225,7 @@ FILE = "SKILL.md"
 _OF_PROJECT = (".agents/skills", ".claude/skills")
 _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _NAME_LENGTH = 64
-_DESCRIPTION = 500  # characters of one, as far as the model is told
+_DESCRIPTION = 500  # characters of a description in the prompt
 _MOST = 100  # of one directory
 _SKILLS_MAX_BYTES = 500_000  # of one file
 
@@ -236,8 +235,8 @@ class Skill:
     """One skill.
 
     Attributes:
-        file: Its ``SKILL.md``, resolved; what lies beside it may be read.
-        body: What the model reads.
+        file: Its ``SKILL.md``, resolved; the files beside it may be read.
+        body: The text for the model.
     """
 
     name: str
@@ -252,9 +251,9 @@ class Skills:
     """All skills for one workspace root.
 
     Attributes:
-        found: Those that count, by name.
-        hidden: Those that another of their name hides, each with that one.
-        broken: Those that cannot be used, with the error that names file and line.
+        found: Usable skills by name.
+        hidden: Skills hidden by another with the same name, each with that other.
+        broken: Files of skills that cannot be used, each with its error.
     """
 
     found: Mapping[str, Skill]
@@ -263,7 +262,7 @@ class Skills:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the user should know, one line each."""
+        """Notes for the user, one line each."""
         return (
             *(f"Two skills are called {each.name}: {by.file} counts, not {each.file}" for each, by in self.hidden),
             *(f"A skill cannot be used: {error}" for _, error in self.broken),
@@ -271,7 +270,7 @@ class Skills:
 
 
 def find_skills(root: Path | None, *, user: Sequence[Path], shipped: Path, config: Sequence[Path] = ()) -> Skills:
-    """Return the skills for sessions that work in ``root``, None for those of no project; blocks."""
+    """Return the skills for sessions that work in ``root``; without a project's skills for None; blocks."""
     found: dict[str, Skill] = {}
     hidden: list[tuple[Skill, Skill]] = []
     broken: list[tuple[Path, PyagentdError]] = []
@@ -302,10 +301,10 @@ class _SkillFront:
 
 
 def read_skill(file: Path, origin: Origin, top: Path | None = None) -> Skill:
-    """Return the skill in ``file``, which of a project must really be below its ``top``.
+    """Return the skill in ``file``, which must resolve to a path below ``top``, if given.
 
     Raises:
-        SkillError: It is malformed; names file and line.
+        SkillError: It is malformed, or a link out of ``top``; the message names file and line.
         StoreError: It cannot be read.
     """
     try:
@@ -322,7 +321,7 @@ def read_skill(file: Path, origin: Origin, top: Path | None = None) -> Skill:
 
 @lru_cache(maxsize=128)
 def _skill(data: bytes, file: Path, real: Path, origin: Origin) -> Skill:
-    """Return the skill that the bytes of a file are: every run reads the files, and few of them have changed."""
+    """Parse a skill; cached, since every run reads the files and few of them change."""
     try:
         parsed = presetfile.decode(data, file)
     except PyagentdError as error:
@@ -335,7 +334,7 @@ def _skill(data: bytes, file: Path, real: Path, origin: Origin) -> Skill:
 
 
 def skills_index(skills: Mapping[str, str]) -> str:
-    """Return the part of the system prompt that tells the skills: descriptions by name."""
+    """Return the section of the system prompt that lists skills, given as descriptions by name."""
     if not skills:
         return ""
     lines = "\n".join(f"- {name}: {truncate(told, _DESCRIPTION)}" for name, told in skills.items())
@@ -346,7 +345,7 @@ def skills_index(skills: Mapping[str, str]) -> str:
 
 
 def skill_text(skill: Skill) -> str:
-    """Return what the skill tool returns (with the mark that models know from other hosts)."""
+    """Return the result of the skill tool, in the tags that models know from other hosts."""
     inside = skill.body.replace("</skill_content", "<\\/skill_content")
     return (
         f'<skill_content name="{skill.name}">\n{inside}\n</skill_content>\n'
@@ -357,7 +356,7 @@ def skill_text(skill: Skill) -> str:
 def _sources(
     root: Path | None, user: Sequence[Path], shipped: Path, config: Sequence[Path]
 ) -> Iterator[tuple[Path, Origin, Path | None]]:
-    """Yield where skills are, those that count more first, with what a project's must be below of."""
+    """Yield directories of skills by precedence, with their origin and, for a project, the top they must be below."""
     places = project_levels(root) if root is not None else []
     for directory in reversed(places):
         for name in _OF_PROJECT:
@@ -375,17 +374,17 @@ def _files(directory: Path) -> list[Path]:
         return []
 
 
-# Where a session works: its workspace root, and what the system prompt tells about it.
+# A session's workspace: its root, and what the system prompt says about it.
 #
-# Environment, project instructions and the list of skills are made once per session and kept in its log, so that the
-# prefix which a provider caches stays the same from the first request to the last; a compaction, which begins a new
-# prefix anyway, has them made anew (``renew_workplace``). Nothing that a log says gives a right: what of a skill may
-# be read follows from where it is found now.
+# Environment, project instructions and the list of skills are built once per session and kept in its log, so that the
+# prefix that a provider caches stays the same from the first request to the last; a compaction starts a new prefix
+# anyway, and rebuilds them (``renew_workplace``). The log grants no permission: which files of a skill may be read
+# depends on where the skill is found on disk.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workplace:
-    """Where one session works, as its system prompt tells it."""
+    """The workspace of one session, as in its system prompt."""
 
     root: Path
     environment: str
@@ -394,7 +393,7 @@ class Workplace:
 
 
 async def workplace_of(kernel: "Kernel", branch: LiveBranch) -> Workplace:
-    """Return where a session works; found and recorded when its first run needs it."""
+    """Return the workspace of a session; it is looked up and recorded before the first run."""
     metadata = branch.conversation.session.get("metadata_json", {})
     if any(name not in metadata for name in TAKEN_OVER):
         await renew_workplace(kernel, branch, keep=metadata)
@@ -409,7 +408,7 @@ async def workplace_of(kernel: "Kernel", branch: LiveBranch) -> Workplace:
 
 
 def skills_of(config: Config, root: Path | None) -> Skills:
-    """Return the skills that there are now for sessions in ``root``; blocks."""
+    """Return the skills on disk for sessions in ``root``; blocks."""
     own: OwnPlaces = config.own
     return find_skills(root, user=own.skills, shipped=installation.shipped("skills"), config=own.more_skills)
 
@@ -417,8 +416,8 @@ def skills_of(config: Config, root: Path | None) -> Skills:
 async def renew_workplace(
     kernel: "Kernel", branch: LiveBranch, *, keep: Mapping[str, Any] = MappingProxyType({})
 ) -> None:
-    """Look where a session works and record it, anew when its conversation is compacted; facts in ``keep`` stay."""
-    root = Path(branch.conversation.session.get("workspace_root") or Path.home())  # one that was made without us
+    """Look up a session's workspace and record it, again at a compaction; facts in ``keep`` stay."""
+    root = Path(branch.conversation.session.get("workspace_root") or Path.home())  # of a session made by hand
     found, notes = await asyncio.to_thread(_look, kernel, root)
     kept = {name: keep[name] for name in TAKEN_OVER if name in keep}
     branch.record_session(workspace_root=root, metadata={**found, **kept})
@@ -445,9 +444,9 @@ def skill_tool(read: dict[str, str], names: Mapping[str, str], found: Callable[[
     """Return the tool for the runs of one session.
 
     Args:
-        read: What was read before, which does not change; by name.
+        read: Texts of skills that were read before, by name; they stay the same.
         names: The skills that its system prompt lists.
-        found: Returns the skills that there are now.
+        found: Returns the skills on disk.
     """
 
     async def run(args: Args, ctx: ToolContext) -> str:

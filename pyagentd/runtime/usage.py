@@ -20,11 +20,11 @@ from pyagentd.store.conversation import Part as Part_
 from pyagentd.store.journal import ProviderModel, Row, served_by
 from pyagentd.words import dollars, short_tokens
 
-_CALL_TOKENS = 16  # what the frame of a call or a result takes
+_CALL_TOKENS = 16  # overhead of a call or a result
 
 
 def tokens_of(messages: Sequence[Message]) -> int:
-    """Return about how many tokens messages take."""
+    """Estimate the tokens of messages."""
     return sum(_part_tokens(part) for message in messages for part in message.parts)
 
 
@@ -37,15 +37,15 @@ def _part_tokens(part: Part) -> int:
         case ToolResult(text=text):
             return _CALL_TOKENS + estimated_tokens(text)
         case Media():
-            return 0  # it is made of a link when this was counted already
+            return 0  # added for a link, after its text was counted
 
 
-# What a conversation cost and how much of the model's window it takes: sums over what the provider counted.
+# Cost of a conversation and its share of the model's window, from the provider's token counts.
 #
-# Three questions with three answers. What was *spent* counts every request, of hidden turns too: the money is gone.
-# What is *used* (``rollup``) sums the answers that still count towards the model's context: hidden ones do not, and
-# after a compaction its tail and its summary do. What the *context* holds is neither, because each request counts
-# the whole history again: it is what the last request read and wrote. Pure.
+# Three numbers: *spent* counts every request, also of hidden turns. *Used* (``tokens_used``) sums the answers that
+# still count towards the model's context: not the hidden ones, and after a compaction only its summary and tail.
+# *Context* (``context_used``) is the tokens that the last request read and wrote, since each request counts the whole
+# history again. All functions are pure.
 
 FactsOf = Callable[[ProviderModel], ModelFacts]
 
@@ -57,19 +57,19 @@ class Cost(TypedDict):
 
     tokens: Mapping[str, int]  # by bucket
     total: int
-    cost_usd: float | None  # nil: not known of everything
-    known_usd: float  # of that whose price is known
-    unpriced: list[str]  # the models whose price is not
+    cost_usd: float | None  # nil if the price of a model is unknown
+    known_usd: float  # the known part of the cost
+    unpriced: list[str]  # models without a known price
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expense:
-    """What requests cost.
+    """The cost of requests.
 
     Attributes:
-        tokens: In five buckets.
-        pico: The known part of their price, in 1e-12 US dollars.
-        unpriced: Models that took part and whose price nobody knows.
+        tokens: Tokens in five buckets.
+        pico: The known part of the cost, in 1e-12 US dollars.
+        unpriced: Models that took part and have no known price.
     """
 
     tokens: Usage = field(default_factory=Usage)
@@ -78,21 +78,21 @@ class Expense:
 
     @classmethod
     def of(cls, tokens: Usage, usd: float) -> "Expense":
-        """Return what tokens cost at a price in US dollars for all of them."""
+        """Return the expense of ``tokens`` that cost ``usd`` together."""
         return cls(tokens=tokens, pico=round(usd * _PICO))
 
     @property
     def cost_usd(self) -> float | None:
-        """The price in US dollars; None when it is not known of everything."""
+        """The cost in US dollars; None if the price of a model is unknown."""
         return None if self.unpriced else self.known_usd
 
     @property
     def known_usd(self) -> float:
-        """The price in US dollars of that whose price is known."""
+        """The known part of the cost in US dollars."""
         return self.pico / _PICO
 
     def __add__(self, other: "Expense") -> "Expense":
-        """Return both together."""
+        """Return the sum of both."""
         return Expense(
             tokens=self.tokens + other.tokens,
             pico=self.pico + other.pico,
@@ -100,7 +100,7 @@ class Expense:
         )
 
     def to_wire(self) -> Cost:
-        """Return it for clients."""
+        """Return the expense in wire format."""
         return {
             "tokens": self.tokens.to_dict(),
             "total": self.tokens.total,
@@ -111,28 +111,28 @@ class Expense:
 
 
 class ContextReply(TypedDict):
-    """How full a branch's context is, and what the branch cost, as its ``context`` events say it."""
+    """How full a branch's context is, and what the branch cost; the content of ``context`` events."""
 
-    used: int  # tokens that the next request takes before what is new in it
-    estimated: bool  # no provider counted them
+    used: int  # tokens that the next request takes before new messages
+    estimated: bool  # whether ``used`` is estimated, not counted by a provider
     window: int  # tokens
     window_known: bool
     usable: int  # tokens of the window, without room for the answer
-    model: str | None  # that answered last, or would answer next
+    model: str | None  # the model that answered last, or would answer next
     tokens: Mapping[str, int]  # of the branch's own answers, by bucket
     last: Mapping[str, int]  # of the last request, by bucket
-    cost_usd: float | None  # with agents; nil: not known of everything
-    known_usd: float  # with agents, of that whose price is known
+    cost_usd: float | None  # with agents; nil if the price of a model is unknown
+    known_usd: float  # with agents, the known part of the cost
     own_usd: float | None
-    agents: int  # below it
+    agents: int  # number of agents below
     agents_total: int  # tokens
     compactions: int
     short: str  # tokens and cost in a few characters
-    words: list[str]  # all of it in lines for people
+    words: list[str]  # the facts as lines for people
 
 
 def context_words(told: ContextReply) -> Iterator[str]:
-    """Yield what is told of a context as lines for people."""
+    """Yield the facts about a context as lines for people."""
     window = "" if told["window_known"] else " (estimated: the window of this model is not configured)"
     model = f" of {told['model']}" if told["model"] else ""
     about = "about " if told["estimated"] else ""
@@ -157,21 +157,21 @@ def _buckets(counts: Mapping[str, int]) -> str:
 
 
 def cost(known: float, *, unpriced: bool) -> str:
-    """Return a cost of which ``known`` US dollars are known: an unknown price is a question mark, never nothing."""
+    """Return a cost for people, ``known`` in US dollars; an unknown part is shown as a question mark."""
     if not unpriced:
         return dollars(known)
     return f"{dollars(known)}+?" if known else "$?"
 
 
 class InContext(NamedTuple):
-    """How many tokens the next request takes before what is new in it; ``estimated``: no provider counted them."""
+    """The tokens that the next request takes before new messages; ``estimated`` if no provider counted them."""
 
     tokens: int
     estimated: bool
 
 
 def spent_on(message: Message_, facts_of: FactsOf) -> "Expense":
-    """Return what one message cost."""
+    """Return the cost of one message."""
     tokens = message_usage(message)
     if not tokens.total:
         return Expense()
@@ -183,7 +183,7 @@ def spent_on(message: Message_, facts_of: FactsOf) -> "Expense":
 
 
 def session_usage(conversation: Conversation, facts_of: FactsOf) -> "Expense":
-    """Return what a conversation cost, whatever of it is hidden by now."""
+    """Return the cost of a conversation, including its hidden messages."""
     return sum((spent_on(message, facts_of) for message in conversation.messages.values()), Expense())
 
 
@@ -195,7 +195,7 @@ def tokens_used(conversation: Conversation) -> Usage:
 
 
 def context_used(conversation: Conversation) -> InContext:
-    """Return what the next request takes before what is new in it: what the last one read and what it answered."""
+    """Return the tokens that the next request takes before new messages: those that the last one read and wrote."""
     for message in reversed(conversation.messages.values()):
         if message.is_hidden:
             continue
@@ -209,7 +209,7 @@ def context_used(conversation: Conversation) -> InContext:
 
 
 def markers(conversation: Conversation) -> Iterator[Part_]:
-    """Yield the compactions that are not hidden, the last one first."""
+    """Yield the compactions that are not hidden, latest first."""
     visible = (message for message in reversed(conversation.messages.values()) if not message.is_hidden)
     return (marker for message in visible if (marker := _marker_in(message)) is not None)
 
@@ -227,7 +227,7 @@ def _counted_messages(conversation: Conversation, marker: Part_ | None) -> Itera
 
 
 def _tail(conversation: Conversation, marker: Part_) -> Iterator[Message_]:
-    """Yield what the model still sees as it is: from the first message kept, or all after the marker."""
+    """Yield the messages that the model sees unsummarised: from the first one kept, or all after the marker."""
     start = marker.data.get("tail_start_id")
     if start not in conversation.messages:
         start = None
@@ -262,15 +262,14 @@ def _summary_tokens(marker: Part_) -> int:
     return tokens if type(tokens) is int else estimated_tokens(str(marker.data.get("summary", "")))
 
 
-# One branch's meter: how full the model's window is and what the session cost, kept up with every row.
+# One branch's meter: how full the model's window is and what the session cost, updated with every row.
 #
-# What a step adds costs the same however long the conversation is: each message's share is remembered, and of a row
-# only its own message is counted again. What agents below cost is told by their own meters, up the tree; of those
-# that ended before, by their logs.
+# An update takes constant time: each message's share is cached, and a row only recounts its own message. The meters
+# of agents report their cost up the tree; the cost of agents that ended before is read from their logs.
 
 
 class _Answer:
-    """The answer that grows: what its requests cost, each counted once, when it ends."""
+    """The cost of an answer that is still growing; each request is counted once, when it ends."""
 
     def __init__(self, message: Message_, facts: ModelFacts) -> None:
         self.message = message
@@ -283,7 +282,7 @@ class _Answer:
             self.add(part)
 
     def add(self, part: Part_) -> bool:
-        """Count a request that ended; return False for one that was counted before."""
+        """Count a request that ended; return False if it was counted before."""
         if part.id in self._parts:
             return False
         if part.type != "step-start" or not (usage := usage_of(part.data.get("usage"))).total:
@@ -294,7 +293,7 @@ class _Answer:
         return True
 
     def spent(self) -> Expense:
-        """Return what the message cost, see ``spent_on``."""
+        """Return the cost of the message, see ``spent_on``."""
         tokens = message_usage(self.message)
         if not tokens.total:
             return Expense()
@@ -307,17 +306,17 @@ class _Answer:
 
 
 class Meter:
-    """What is told of one branch's context.
+    """Measures the context and cost of one branch.
 
     Args:
-        conversation: What is counted.
-        facts_of: What is known of a model.
-        served: Returns who would answer next, for a conversation without an answer.
-        changed: Called when what is told has changed, its own or what agents below cost.
+        conversation: The conversation to measure.
+        facts_of: Returns the facts about a model.
+        served: Returns the model that would answer next, for a conversation without an answer.
+        changed: Called when the branch's own numbers or the cost of agents below changed.
 
     Attributes:
-        changed: This.
-        looked: Whether the logs of agents that ended before were looked at.
+        changed: As given.
+        looked: Whether the logs of agents that ended before were read.
     """
 
     def __init__(
@@ -329,7 +328,7 @@ class Meter:
         changed: Callable[[], None],
     ) -> None:
         self._agents: dict[str, Expense] = {}
-        self._below = Expense()  # what they cost together
+        self._below = Expense()  # the sum of their costs
         self.looked = False
         self._conversation = conversation
         self._facts_of = facts_of
@@ -343,28 +342,28 @@ class Meter:
 
     @property
     def own(self) -> "Expense":
-        """What the branch itself cost."""
+        """The cost of the branch itself."""
         self._count()
         return self._own
 
     @property
     def together(self) -> "Expense":
-        """What it cost with all agents below it."""
+        """The cost of the branch and all agents below it."""
         return self._below + self.own
 
     def set_agents(self, agents: Mapping[str, Expense]) -> None:
-        """Note what each agent below cost, at any depth, by its branch's key."""
+        """Set the cost of each agent below, at any depth, by its branch's key."""
         self._agents, self._below = dict(agents), sum(agents.values(), Expense())
 
     def note(self, key: str, spent: "Expense") -> None:
-        """Note what the agent with this key cost so far."""
+        """Update the cost so far of the agent with this key."""
         old = self._agents.get(key, Expense())
         self._agents[key] = spent
         self._below = _replace_share(self._below, old, spent) or sum(self._agents.values(), Expense())
         self.changed()
 
     def take(self, row: Row) -> None:
-        """Take one more row, which the conversation has already."""
+        """Count a row that the conversation already has."""
         data = row.data
         match row.type:
             case "message" if data["role"] == "assistant" and "usage" in (data.get("metadata_json") or {}):
@@ -374,7 +373,7 @@ class Meter:
                     self._compactions = -1
                 self.changed()
             case "part" if data["type"] == "step-start" and "usage" in data["data_json"]:
-                self._share(data["message_id"], data["id"])  # told with the message's row
+                self._share(data["message_id"], data["id"])  # published with the message's row
             case "part" if data["type"] == COMPACTION:
                 self._compactions = -1
                 self.changed()
@@ -412,7 +411,7 @@ class Meter:
         return told
 
     def _last(self) -> tuple[ProviderModel, dict[str, int]]:
-        """Return who answered last and what their last request counted."""
+        """Return the model that answered last and the usage of its last request."""
         for message in reversed(self._conversation.messages.values()):
             metadata = message.row.get("metadata_json") or {}
             if message.role == "assistant" and "usage" in metadata and metadata.get("origin") != "compaction":
@@ -440,14 +439,14 @@ class Meter:
         if old == new:
             return
         self._shares[message_id] = new
-        if old.tokens.total:  # a price that was not known is no price to take away: rare enough to count all
+        if old.tokens.total:  # may return None: then sum all shares, which is rare
             self._own = _replace_share(self._own, old, new) or sum(self._shares.values(), Expense())
         else:
             self._own += new
 
 
 def _replace_share(whole: "Expense", old: "Expense", new: "Expense") -> "Expense | None":
-    """Return ``whole`` with one share exchanged; None when shares without a price make that no subtraction."""
+    """Return ``whole`` with one share replaced; None if unknown prices prevent subtraction."""
     if old.unpriced != new.unpriced:
         return None
     counts = {key: count - getattr(old.tokens, key) for key, count in whole.tokens.to_dict().items()}
