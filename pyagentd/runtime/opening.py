@@ -34,17 +34,17 @@ RESTARTED = "The daemon ended before this was done"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenedBranch:
-    """What was found on disk."""
+    """A branch as read from disk."""
 
     journal: Journal
     conversation: Conversation
-    renderer: Renderer  # has the rows of the last run if that goes on
-    last_run: RunText | None  # whose text may not have reached the document whole; None: all of it has
+    renderer: Renderer  # was fed the rows of the last run, if that is resumed
+    last_run: RunText | None  # the last run, if the document may lack some of its text
     refusal: str  # why nothing can be written; "" when it can
     notes: tuple[str, ...]  # one line each, for people
-    lasting: tuple[str, ...]  # the same of what stays as it is: to be said once
-    emptied: bool  # the document was empty, and was made anew from the log
-    is_new: bool  # the document lacks its Local Variables: it was made anew, or was never written
+    lasting: tuple[str, ...]  # notes about lasting conditions, to be shown once
+    emptied: bool  # the document was empty, and was restored from the log
+    is_new: bool  # the document lacks its Local Variables: it was restored, or was never written
 
 
 def open_branch(ref: BranchRef, *, goes_on: bool = False, ended: Outcome | None = None) -> OpenedBranch:
@@ -52,8 +52,8 @@ def open_branch(ref: BranchRef, *, goes_on: bool = False, ended: Outcome | None 
 
     Args:
         ref: The branch.
-        goes_on: Leave its last run without an end, because it is resumed.
-        ended: How its last run ended, if that could not be recorded; None: a daemon's end cut it off.
+        goes_on: Leave its last run unfinished, because it is resumed.
+        ended: How its last run ended, if that could not be recorded; None: the end of a daemon cut it off.
 
     Raises:
         StoreError: Its log cannot be read.
@@ -65,15 +65,15 @@ def open_branch(ref: BranchRef, *, goes_on: bool = False, ended: Outcome | None 
         refusal = journal.refusal or refusal_of(ref)
         if not refusal:
             for directory in (ref.branch_dir,) if ref.is_agent else (ref.branch_dir, ref.session_dir):
-                atomic.sweep(directory)  # what a killed process was writing
+                atomic.sweep(directory)  # remove drafts of a killed process
             refusal = "" if goes_on else _end_interrupted(ref, journal, conversation, ended)
         lost = "" if refusal else _loss(ref, conversation)
         if lost == "empty":
-            with suppress(OSError):  # who dies now leaves it missing, which is mended likewise
+            with suppress(OSError):  # a crash from here on leaves it missing, which is restored too
                 paths.session_file(ref.branch_dir).unlink()
         if lost in ("missing", "empty"):
-            # The document that the log would have led to; a run that goes on finds there what it said so far.
-            with suppress(DocumentChanged):  # somebody else just made one
+            # Rebuild the document from the log, including the text so far of a run that is resumed.
+            with suppress(DocumentChanged):  # another program just wrote one
                 write_document(paths.session_file(ref.branch_dir), rebuild(conversation, is_agent=ref.is_agent))
             if (run := conversation.last_run) is not None and not goes_on:
                 conversation.apply(journal.append("run", {**run.data, "state": "kept"}))
@@ -101,7 +101,7 @@ CLEARS = "If the conversation is to be forgotten, type /context clear"
 
 
 def _loss(ref: BranchRef, conversation: Conversation) -> Literal["", "missing", "empty", "unwritten"]:
-    """Return what is wrong with the document; ``unwritten`` is one whose first run was cut off before it had any."""
+    """Return what the document lacks; ``unwritten`` if the first run was cut off before anything was written."""
     file = paths.session_file(ref.branch_dir)
     if conversation.messages and not file.exists():
         return "missing"
@@ -112,14 +112,14 @@ def _loss(ref: BranchRef, conversation: Conversation) -> Literal["", "missing", 
         return ""
     if not is_visible(conversation):
         return ""
-    # What a daemon wrote first is in the log, as is that a run's text is in the document.
+    # The log has the settings that a daemon wrote, and which runs' texts the document has.
     written = conversation.session.get("metadata_json", {}).get("settings")
     runs = [run.is_kept for run in conversation.runs.values()]
     return "unwritten" if written is None and runs == [False] else "empty"
 
 
 def refusal_of(ref: BranchRef) -> str:
-    """Return why nothing can be written to a branch, "" when it seems that it can; a quick look.
+    """Return why nothing can be written to a branch, "" if it seems writable; a quick check.
 
     Raises:
         StoreError: Its log cannot be read.
@@ -128,23 +128,23 @@ def refusal_of(ref: BranchRef) -> str:
     try:
         atomic.close_fd(atomic.open_append(log, create=False))
     except FileNotFoundError:
-        pass  # it is made in the directory
+        pass  # it can be created in the directory
     except StoreError as error:
         return error.message
     if not os.access(ref.branch_dir, os.W_OK | os.X_OK):
-        # A document is replaced, not overwritten, which takes a directory that lets us.
+        # A document is replaced, not overwritten, so the directory must be writable.
         read_only = os.statvfs(ref.branch_dir).f_flag & os.ST_RDONLY
         return f"{ref.branch_dir}: {'the file system is read-only' if read_only else 'permission denied'}"
     return ""
 
 
 def _end_interrupted(ref: BranchRef, journal: Journal, conversation: Conversation, ended: Outcome | None) -> str:
-    """Record the end of what was left running; return why that could not be recorded, or ""."""
+    """Record the end of an interrupted run; return why that could not be recorded, or ""."""
     rows = list(open_ends(conversation, RESTARTED if ended is None else ended.message or "aborted"))
     run = conversation.last_run
     if run is not None and not run.is_finished:
         if _has_end(ref, journal, conversation):
-            # The run ended: it is the log that was cut off. Nothing is to be put into the document again.
+            # The run ended, but the log was cut off. Its text must not be written into the document again.
             rows += [("run", {**run.data, "state": state, "reason": "restart"}) for state in ("finished", "kept")]
         else:
             cut = ended or Outcome(reason="aborted", text="", code=RESTART, message=RESTARTED)
@@ -157,7 +157,7 @@ def _end_interrupted(ref: BranchRef, journal: Journal, conversation: Conversatio
                 tools.tool(row.data["data_json"], row.data["updated_at"])
     except StoreError as error:
         return error.message
-    tools.flush()  # what the daemon's end kept from being logged
+    tools.flush()
     return ""
 
 
@@ -179,9 +179,9 @@ def _has_end(ref: BranchRef, journal: Journal, conversation: Conversation) -> bo
 
 
 def open_ends(conversation: Conversation, why: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the rows, type and data, that end every part and every question that is still open.
+    """Yield the rows, type and data, that end every open part and every open question.
 
-    Text stops where it stopped; a call gets ``why`` as its error.
+    Text is kept as far as it came; a call gets ``why`` as its error.
     """
     for part in [conversation.parts[part_id] for part_id in conversation.open_parts]:
         match part.data.get("state"):
@@ -198,7 +198,7 @@ def open_ends(conversation: Conversation, why: str) -> Iterator[tuple[str, dict[
 def _last_run(
     ref: BranchRef, journal: Journal, conversation: Conversation, renderer: Renderer, *, is_unwritten: bool = False
 ) -> RunText | None:
-    """Return the last run as far as it came, and feed it to ``renderer``; if nothing was written, with its prompt."""
+    """Return the last run's text and feed its rows to ``renderer``; with the prompt if nothing was written."""
     run = conversation.last_run
     if run is None or run.is_kept:
         return None
@@ -239,12 +239,12 @@ def _lasting_notes(ref: BranchRef, journal: Journal, conversation: Conversation)
     return [note for note in notes if note not in said]
 
 
-# A run that goes on after its daemon ended: what of it is recorded, and what stands in for what is gone.
+# Resuming a run after its daemon ended.
 #
-# The calls of its last request are made again only where that is safe: those that have not begun, whether a human is
-# still to be asked or has answered already, and those that only look. Those whose agent exists wait for that agent.
-# What else has begun is closed as aborted. The client that sent the message is gone, and its environment and key
-# with it: whoever answers brings others (``settings.LateArrival``).
+# The calls of its last request are made again only if that is safe: calls that have not begun, whether a human has
+# answered or must still be asked, and calls without side effects. A call whose agent exists waits for that agent. Any
+# other call that had begun is closed as aborted. The client that sent the message is gone, with its environment and
+# keys: those of the client that answers are used instead (``settings.LateArrival``).
 
 Rejoin = Callable[[ToolCall], Awaitable[Output | None]]
 """Waits for the agent that a call spawned, and returns the call's result; None if it spawned none."""
@@ -252,12 +252,12 @@ Rejoin = Callable[[ToolCall], Awaitable[Output | None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResumedRun:
-    """Where a run goes on.
+    """The state from which a run is resumed.
 
     Attributes:
-        standing: What of its answer is recorded.
-        begun: Ids of the calls that had begun to act.
-        rejoin: How those that wait for agents do so again.
+        standing: The recorded part of its answer.
+        begun: Ids of the calls with side effects that had begun.
+        rejoin: Waits again for the agent of a call.
     """
 
     standing: RunProgress
@@ -265,7 +265,7 @@ class ResumedRun:
     rejoin: Rejoin
 
     def stand_in(self, call: ToolCall) -> ToolSpec:
-        """Return the tool for a call that had begun: it waits for the call's agent, or says that it was aborted."""
+        """Return a tool for a call that had begun: it waits for the call's agent, or fails as aborted."""
 
         async def run(args: Args, ctx: ToolContext) -> Output:
             result = await self.rejoin(call)
@@ -285,14 +285,14 @@ class ResumedRun:
 
 
 async def decided_before(action: Action) -> None:
-    """Allow what was decided before the daemon ended; see ``tools.invoke.Authorise``."""
+    """Allow a call that was decided before the daemon ended; see ``tools.invoke.Authorise``."""
 
 
 class DeferredBackend:
-    """The model's server of a resumed run, made when it is first needed: only then must a key be known.
+    """The backend of a resumed run, created at its first request, so that the key is needed only then.
 
     Args:
-        make: Returns the server and the model's name; raises what ``settings.backend_for`` raises.
+        make: Returns the backend and the model's name; raises like ``settings.backend_for``.
     """
 
     def __init__(self, make: Callable[[], tuple[Backend, str]]) -> None:
@@ -312,4 +312,4 @@ class DeferredBackend:
             await batches.aclose()
 
     async def close(self) -> None:
-        """Do nothing: whoever makes backends closes them."""
+        """Do nothing: the factory closes its backends."""

@@ -31,41 +31,41 @@ if TYPE_CHECKING:
     from pyagentd.runtime.kernel import Kernel
 
 
-# The one door of all turns: a message comes in and starts a run, or waits behind the one in flight.
+# Every turn begins here: a message starts a run, or is queued behind the run in flight.
 #
-# From idle to busy is one step under ``branch.starting``: of two messages at once one runs and the other is queued.
+# A run starts under ``branch.starting``, so of two messages at once one starts a run and the other is queued.
 #
-# Queued messages fire one after the other (B.4): the queue of a branch drains after a run that finished or was
-# aborted, and when a branch is opened that an earlier daemon left with one. An error pauses it until somebody goes
-# on: with a new message, which fires at once, or with ``resume``; so does ``pause``, for a user who stops a run. What
-# a message needs beside its rows, the environment and the key of its client, is kept here while the daemon lives;
-# after that ``settings.LateArrival`` stands in.
+# Queued messages fire one after the other: the next one fires after a run that finished or was aborted, and when a
+# branch is opened whose queue is not empty. An error pauses the queue until the user sends a new message, which fires
+# at once, or calls ``resume``; ``pause`` does the same for a user who stops a run. A message's rows do not hold the
+# environment and the keys of its client: these are kept here while the daemon lives, and replaced by
+# ``settings.LateArrival`` afterwards.
 
 log = logging.getLogger(__name__)
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}")
-_AGAIN_S = 2.0  # an editor that had not saved may have by then
+_AGAIN_S = 2.0  # pause before a message is tried again that could not start a run
 
 
 class Queues:
-    """Takes messages in for a kernel, and has the queues of all branches."""
+    """Accepts messages for a kernel, and manages the queues of all branches."""
 
     def __init__(self, kernel: "Kernel") -> None:
         self._kernel = kernel
-        self._options: dict[str, SendOptions] = {}  # of messages that wait, by id
+        self._options: dict[str, SendOptions] = {}  # of queued messages, by id
         self._clients = LastOptions()  # of the person who sent last, by the branch's key
-        self._drains: set[str] = set()  # keys of branches of which the next message is about to fire
+        self._drains: set[str] = set()  # keys of branches whose next message is about to fire
 
-    # -- coming in; the caller holds ``branch.starting`` ---------------------------------------------------------
+    # -- accepting messages; the caller holds ``branch.starting`` ------------------------------------------------
 
     async def submit(self, branch: LiveBranch, given: Submission) -> Receipt:
         """Start a run for a message, or queue it behind the run in flight.
 
         Raises:
-            BadRequest: Its id is none, or it steers and stands in the document.
-            Busy: The daemon stops.
-            Conflict: The message's id is taken by something else.
-            PyagentdError: The prompt, the preset or the backend is no good; nothing was recorded.
+            BadRequest: Its id is invalid, or it steers without a text.
+            Busy: The daemon is stopping.
+            Conflict: Another message has the id.
+            PyagentdError: The prompt, the preset or the backend is invalid; nothing was recorded.
         """
         if given.id is not None and not _ID.fullmatch(given.id):
             raise BadRequest(f"{given.id[:40]!r} is not an id", hint="Up to 100 letters, digits, and _ . : -")
@@ -78,16 +78,16 @@ class Queues:
             raise Busy("The daemon is stopping", hint="Send it again in a moment")
         by_person = is_persons(given.metadata)
         if by_person and given.options.env:
-            # Environment and key of a person are for messages of nobody's and of a daemon's before, too.
+            # A person's environment and keys also serve messages of triggers and of an earlier daemon.
             self._clients[branch.key] = given.options
             if (late := self._kernel.trees.late.get(paths.root_of(branch.ref).key)) is not None:
                 late.take(given.options)
-        # It waits for the run in flight, for those before it, or for a person.
+        # It waits for the run in flight, for earlier messages, or for a person.
         waits = not by_person if branch.paused else bool(branch.queue.waiting)
         if branch.run is not None or waits:
             return await self.add(branch, given)
         if given.text is None and branch.paused and await turns.waits_above(branch, given.at):
-            # It stands below text that waits since an error: all of it is answered in order.
+            # It is below text that is queued since an error: all is answered in order.
             submitted = await self.add(branch, given)
             branch.paused = False
             branch.state.clear_error()
@@ -102,7 +102,7 @@ class Queues:
         try:
             run_id = await self._start(branch, read, given.options, metadata, given.id or "")
         except PyagentdError:
-            if by_person:  # who can correct it
+            if by_person:  # the person can correct it
                 raise
             return await self.add(branch, given)
         message_id = str(branch.conversation.runs[run_id].data["message_id"])
@@ -116,17 +116,17 @@ class Queues:
         metadata: Mapping[str, Any],
         id: str = "",
     ) -> str:
-        """Start a run for the prompt that ``read`` returns, whose message has this metadata and maybe an id.
+        """Start a run for the prompt that ``read`` returns; ``metadata`` and ``id`` are those of its message.
 
         Raises:
-            Busy: The branch's editor has not saved, or the daemon stops.
-            PyagentdError: The prompt, the preset or the backend is no good; nothing of a run was recorded.
+            Busy: The branch is being deleted, or the daemon is stopping.
+            PyagentdError: The prompt, the preset or the backend is invalid; no run was recorded.
         """
         branch.require_writable()
         await branch.document.look()
         await branch.look_once()
         body = branch.document.live.document.body
-        if len(body) <= BLANK and not body.strip() and is_visible(branch.conversation):  # nobody deletes all so
+        if len(body) <= BLANK and not body.strip() and is_visible(branch.conversation):  # probably by accident
             raise Conflict(
                 f"{paths.session_file(branch.ref.branch_dir)} is empty, but its log has a conversation",
                 hint=f"Undo that, or delete the file and open the session anew. {CLEARS}",
@@ -140,15 +140,15 @@ class Queues:
             await asyncio.to_thread(self._kernel.presets.warm, branch.ref, root)
         builder = RunBuilder(self._kernel, branch, run_id, options, message=prompt.metadata)
         settings = await builder.settings(prompt.settings)
-        # No await from here on: what is started is supervised.
+        # No await from here on: a run that was recorded must be supervised.
         self._kernel.begin(branch, prompt, run_id, settings, options)
         return run_id
 
     def _receipt(self, branch: LiveBranch, given: Submission, id: str) -> Receipt | None:
-        """Return what was answered when this submission came before, None when it is new.
+        """Return the receipt of a repeated submission, None for a new one.
 
         Raises:
-            Conflict: Its id is taken by something else.
+            Conflict: Another message has the id.
         """
         for other in self._kernel.all_opened:
             if other is not branch and _known(other, id):
@@ -174,10 +174,10 @@ class Queues:
         )
 
     async def add(self, branch: LiveBranch, given: Submission) -> Receipt:
-        """Queue a message; it is on disk when this returns.
+        """Queue a message and sync it to disk.
 
         Raises:
-            PyagentdError: There is no text, or the disk refused.
+            PyagentdError: There is no text, the agent is unknown, or the disk refused.
         """
         if given.text is None:
             text = await turns.text_to_queue(branch, given.at)
@@ -197,10 +197,10 @@ class Queues:
             self.drain(branch)
         return Receipt(message_id=message_id, run_id=None, queued=True, seq=branch.recorder.last_seq)
 
-    # -- what clients do with what waits -------------------------------------------------------------------------
+    # -- operations on queued messages ---------------------------------------------------------------------------
 
     async def cancel(self, branch: LiveBranch, message_id: str) -> str:
-        """Take a message back; return its text.
+        """Remove a message from the queue; return its text.
 
         Raises:
             NotFound: It is not in the queue (any more).
@@ -224,15 +224,15 @@ class Queues:
             await branch.recorder.commit()
 
     def pause(self, branch: LiveBranch) -> None:
-        """Have what waits, if anything does, wait until somebody goes on."""
+        """Pause a non-empty queue until a user continues."""
         if branch.queue.waiting and not branch.paused:
             branch.paused = True
             branch.state.publish_facts()
 
     async def resume(self, branch: LiveBranch, options: SendOptions) -> bool:
-        """Go on with the queue after an error; return whether anything waits.
+        """Continue a paused queue; return whether any message waits.
 
-        ``options`` stand in for those of messages whose client was gone with an earlier daemon.
+        ``options`` serve messages of an earlier daemon, whose own options are lost.
         """
         async with branch.starting:
             branch.paused = False
@@ -244,40 +244,40 @@ class Queues:
         self.drain(branch)
         return bool(branch.queue.waiting)
 
-    # -- going out -----------------------------------------------------------------------------------------------
+    # -- firing messages -----------------------------------------------------------------------------------------
 
     def run_ended(self, branch: LiveBranch, reason: str) -> None:
-        """Go on with the queue after a run that ended so, or leave it until somebody does."""
+        """Fire the next message after a run, or pause after an error; ``reason`` is how the run ended."""
         waiting = branch.queue.waiting
         if reason == "error":
             branch.paused = True
         elif reason == "aborted" and not any(is_persons(message.metadata) for message in waiting):
-            return  # who stopped it does not want the news of its agents now
+            return  # the user who stopped it does not want the agents' results now
         self.drain(branch)
 
     def recover(self, branch: LiveBranch) -> None:
-        """Go on with what an earlier daemon, or an earlier opening, left in the queue of a branch."""
+        """Continue the queue of a branch that was just opened."""
         if branch.refusal or not branch.queue.waiting:
             return
         branch.state.set_queued(len(branch.queue.waiting))
         self.drain(branch)
 
     def drain(self, branch: LiveBranch) -> None:
-        """Have the next message fire as soon as nothing else runs."""
+        """Fire the next message as soon as no run is in flight."""
         if branch.key in self._drains or self._kernel.closing or not branch.queue.waiting or branch.paused:
             return
         self._drains.add(branch.key)
         self._kernel.spawn(self._drain(branch.ref))
 
     async def take_steering(self, branch: LiveBranch, run_id: str) -> Sequence[str]:
-        """Record the messages that steer a run as the user's next words in it, and return their texts."""
+        """Record the messages that steer a run as user messages of that run, and return their texts."""
         if not branch.conversation.queued:
             return ()
         if not (waiting := [each for each in branch.queue.waiting if each.metadata.get("steer")]):
             return ()
         asked = {each.id: each.text for each in waiting}
         seen = {each.id: await self._seen(branch, each, asked[each.id], run_id) for each in waiting}
-        # One that was edited meanwhile is asked about anew, and steers the next step.
+        # A message that was edited meanwhile goes through the hooks again at the next step.
         found = [each for each in branch.queue.waiting if asked.get(each.id) == each.text]
         if not found:
             return ()
@@ -292,7 +292,7 @@ class Queues:
         return [str(seen[message.id]) for message in found]
 
     def tell(self, branch: LiveBranch, gone: Mapping[str, Any] | None = None) -> None:
-        """Tell clients what waits now, and what became of a message that does not wait any more."""
+        """Publish the queue, and how a message left it."""
         items: list[dict[str, Any]] = branch.queue.to_wire()
         facts = {"items": items, **({"gone": gone} if gone else {})}
         branch.publish(Event("queue", branch.key, 0, (facts,)))
@@ -301,7 +301,7 @@ class Queues:
     # -- inside --------------------------------------------------------------------------------------------------
 
     async def _seen(self, branch: LiveBranch, message: Message, text: str, run_id: str) -> str | None:
-        """Return what the model sees of a message that steers; None when a hook did not let it pass."""
+        """Return the text of a steering message for the model; None if a hook blocked it."""
         try:
             for each in self._kernel.features:
                 text = await each.before_steering(branch, text, self._wishes(branch, message), run_id)
@@ -311,7 +311,7 @@ class Queues:
             return None
 
     def _block(self, branch: LiveBranch, message: Message, error: Blocked) -> None:
-        """Take a message back that a hook does not let pass; its text stays, as after a cancellation."""
+        """Remove a message that a hook blocked from the queue; its text stays, as after a cancellation."""
         if any(each.id == message.id for each in branch.queue.waiting):
             branch.queue.cancel(message.id)
             self._gone(branch, message.id, "canceled")
@@ -324,15 +324,15 @@ class Queues:
                 waiting = branch.queue.waiting
                 if waiting and branch.run is None and not branch.paused and not self._kernel.closing:
                     await self._fire(branch, waiting[0])
-        except PyagentdError as error:  # it cannot be opened: whoever opens it is told
+        except PyagentdError as error:  # reported to the client that opens it
             log.warning("%s: the queue waits: %s", ref.name, error)
         finally:
             self._drains.discard(ref.key)
 
     async def _fire(self, branch: LiveBranch, message: Message) -> None:
-        """Begin the turn of a queued message; what prevents it leaves the message where it is."""
+        """Start the turn of a queued message; after an error the message stays queued."""
         try:
-            await branch.document.flush()  # what was typed is in the file before it is recorded as said
+            await branch.document.flush()  # typed text is in the file before it is recorded as sent
             read = partial(turns.of_queued, branch, message)
             await self._start(branch, read, self._wishes(branch, message), message.metadata)
         except Busy as error:
@@ -342,7 +342,7 @@ class Queues:
             log.info("%s: %s", branch.ref.name, error)
             self._block(branch, message, error)
             self.drain(branch)
-        except Exception as error:  # a mistake of ours too: nobody else would learn why the queue waits
+        except Exception as error:  # a bug too: clients must learn why the queue waits
             trace = None if isinstance(error, PyagentdError) else error
             log.error("%s: the message %s cannot be answered: %s", branch.ref.name, message.id, error, exc_info=trace)
             code, told = told_of(error)
@@ -361,7 +361,7 @@ class Queues:
         return replace(options, env=client.env)
 
     def _recall_options(self, branch: LiveBranch, message: Message, given: SendOptions) -> SendOptions:
-        """Return what is recorded of the wishes of a client that was gone with an earlier daemon."""
+        """Return the options of a message that an earlier daemon queued, as far as they are recorded."""
         late = self._kernel.trees.late[paths.root_of(branch.ref).key]
         late.take(given)
         grants = tuple(map(compile_action, message.metadata.get("allow", ())))
@@ -369,13 +369,13 @@ class Queues:
         return replace(given, interactive=interactive, env=late.env, late=late, grants=grants)
 
     def _gone(self, branch: LiveBranch, message_id: str, why: str, *, run: str | None = None) -> None:
-        """Note that a message does not wait any more."""
+        """Publish that a message left the queue."""
         self._options.pop(message_id, None)
         self._kernel.hints.note(branch.ref, "queue", message_id, waits=False)
         self.tell(branch, {"id": message_id, "why": why, "run": run})
 
 
 def _known(branch: LiveBranch, message_id: str) -> Message | None:
-    """Return the message with this id, fired, waiting or taken back."""
+    """Return the message with this id: fired, queued or cancelled."""
     conversation = branch.conversation
     return conversation.messages.get(message_id) or conversation.queued.get(message_id)
