@@ -335,7 +335,7 @@ persistent_agent = partial(_agent_tool, name="PersistentAgent", schema=_schema, 
 task = partial(_agent_tool, name=NAME, schema=_task_schema, wanted=_task_assignment, told=as_output)
 
 
-# The outcome of an agent's run, read from its log: what its parent is told.
+# The outcome of an agent's run, read from its log: what its parent gets.
 
 
 def outcome_of(conversation: Conversation, run: RunState | None, wanted: Result) -> Outcome | None:

@@ -196,7 +196,7 @@ def _parts(view: Sequence[Message]) -> list[MessagePart]:
 
 log = logging.getLogger(__name__)
 
-# A compaction in the log: one synthetic message with one part, see ``store.compaction``.
+# A compaction in the log: one synthetic message with one part, see ``store.conversation``.
 
 ORIGIN = "compaction"
 

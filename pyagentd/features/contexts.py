@@ -6,7 +6,7 @@ that wakes it or a wake-up of its own. When the daemon stops it saves the open c
 in the next daemon; but a run that waits for a human is resumed there, with its conversation.
 
 In ``state.db`` an agent is ``created`` until its creation is complete, then ``active`` while its log has rows that
-are not archived, else ``idle``; and ``destroyed`` once it is gone.
+are not cleared, else ``idle``; and ``destroyed`` once it is gone.
 """
 
 import asyncio
@@ -48,9 +48,9 @@ from pyagentd.store.named_agents import agent_file, named_dir, saved_dir
 from pyagentd.store.paths import BranchRef
 from pyagentd.words import quantity
 
-# Saving, archiving and restoring conversations.
+# Saving, clearing and restoring conversations.
 #
-# A boundary archives all before it; the rest is the active conversation. Nothing is ever deleted: cleared text stays
+# A boundary hides all before it; the rest is the active conversation. Nothing is ever deleted: cleared text stays
 # in the log and in the document, but is no longer sent to the model.
 
 
@@ -83,7 +83,7 @@ def row_of(context: Context, path: Path) -> ContextRow:
 
 
 def left_notice(conversation: Conversation) -> list[str]:
-    """Return the notice for an opened branch whose last conversation was archived, if none is active."""
+    """Return the notice for an opened branch whose last conversation was cleared, if none is active."""
     if hidden.is_visible(conversation):
         return []
     last = next((each for each in reversed(hidden.groups(conversation)) if each.by == hidden.CONTEXT), None)
@@ -192,7 +192,7 @@ class Contexts(Feature):
         return await self._write(branch, said, text, "manual_save")
 
     async def clear(self, branch: LiveBranch) -> int:
-        """Archive the conversation of a branch without saving it; return how many messages it had.
+        """Clear the conversation of a branch without saving it; return how many messages it had.
 
         Raises:
             Busy: A run is in flight.
@@ -275,7 +275,7 @@ class Contexts(Feature):
     # -- automatic ---------------------------------------------------------------------------------------------
 
     async def idle_out(self, branch: LiveBranch, *, seconds: float) -> bool:
-        """Save and archive an idle conversation, with a notice; return False if it was continued meanwhile.
+        """Save and clear an idle conversation, with a notice; return False if it was continued meanwhile.
 
         Raises:
             BadRequest: There is no conversation.
@@ -303,7 +303,7 @@ class Contexts(Feature):
         return await self._write(branch, said, first_words(said.messages), trigger)
 
     async def put_behind(self, branch: LiveBranch, trigger: Trigger, *, when: str) -> bool:
-        """Archive the conversation of a branch, saved unless an equal copy is; return whether there was one.
+        """Clear the conversation of a branch, saved unless an equal copy is; return whether there was one.
 
         ``when`` completes the notice for people, "Context cleared …".
 
@@ -332,7 +332,7 @@ class Contexts(Feature):
     # -- idle timers of named agents -----------------------------------------------------------------------------
 
     def cleared(self, branch: LiveBranch) -> None:
-        """Note that a branch's conversation was archived."""
+        """Note that a branch's conversation was cleared."""
         if self._last.pop(branch.key, None) is not None or self._name(branch.ref):
             self._note(branch.ref, "idle")
 
@@ -351,7 +351,7 @@ class Contexts(Feature):
                 self._last[there.key] = there, last
 
     async def start(self) -> None:
-        """Archive what was active when the last daemon stopped, and start the timers."""
+        """Clear the conversations that were active when the last daemon stopped, and start the timers."""
         await self.load()
         self._task = asyncio.create_task(self._watch(), name="idling")
 
@@ -363,7 +363,7 @@ class Contexts(Feature):
             self._task = None
 
     async def tick(self) -> None:
-        """Save and archive the conversations that were idle for long enough."""
+        """Save and clear the conversations that were idle for long enough."""
         if not self._last:
             return
         idle_s, now = await asyncio.to_thread(self._idle_s), self.kernel.clock.now()
@@ -377,7 +377,7 @@ class Contexts(Feature):
                 await self._fire(ref, now, idle_s)
 
     async def load(self) -> None:
-        """Archive what was active when the last daemon stopped, saved if it was not; so all agents begin idle."""
+        """Clear what was active when the last daemon stopped, saved if it was not; so all agents begin idle."""
         try:
             rows = await asyncio.to_thread(agents.known, self.kernel.state)
         except PyagentdError as error:  # such as before the first session
@@ -397,7 +397,7 @@ class Contexts(Feature):
                 log.warning("agent %s: %s", row.name, error)
 
     async def close(self) -> None:
-        """Save every active conversation when the daemon stops; the next one archives them."""
+        """Save every active conversation when the daemon stops; the next one clears them."""
         for ref, _ in list(self._last.values()):
             try:
                 async with self.kernel.using(ref) as branch:
@@ -592,7 +592,7 @@ class Contexts(Feature):
 
 
 def _put_away(row: ContextRow, when: str) -> str:
-    """Return the notice of a conversation that was archived automatically."""
+    """Return the notice of a conversation that was cleared automatically."""
     dot = "" if row.description.endswith((".", "…", "!", "?")) else "."
     shell = f"In a shell: pyagentd context restore {row.agent_name} {row.id[: contexts.ID]}"
     said = f"Session saved: {row.description}{dot} Context cleared {when}."
@@ -600,7 +600,7 @@ def _put_away(row: ContextRow, when: str) -> str:
 
 
 def _goes_on(branch: LiveBranch) -> bool:
-    """Return whether a branch has a run or queued messages, so that its conversation cannot be archived yet."""
+    """Return whether a branch has a run or queued messages, so that its conversation cannot be cleared yet."""
     return branch.run is not None or branch.has_open_run or bool(branch.queue.waiting)
 
 

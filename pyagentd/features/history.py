@@ -332,7 +332,7 @@ class History:
             return _changed(hidden=gone, shown=chosen.messages)
 
     async def clear_held(self, branch: LiveBranch, **notes: Any) -> HistoryChange:
-        """Archive the conversation behind a boundary; the caller holds ``branch.starting``.
+        """Clear the conversation, hiding it behind a boundary; the caller holds ``branch.starting``.
 
         ``notes`` become metadata of its messages; ``notice`` is shown to clients that open the branch.
 

@@ -497,8 +497,8 @@ def _type(schema: Any) -> str:
 
 # The tools of a run for a mission's programs: ``(call "Read" {:file_path …})``.
 #
-# A program's call is a call of the run: it has an id, is recorded, authorised, audited and snapshotted like
-# one that the model makes in a chat (``ToolCaller``). The program gets the tool's text, or data if the tool answers
+# A program's call is a call of the run: it has an id, is recorded, authorised, audited and snapshotted like one that
+# the model makes in a chat (``ToolCaller``). The program gets the tool's text, or data if the tool answers
 # in JSON, with the firewalled fields of a called mission; a failed call ends the program with the tool's error text.
 
 _AS_DATA = {"mission": ":any", "task": ":map"}

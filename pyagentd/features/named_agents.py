@@ -210,7 +210,7 @@ async def create(
 
 
 async def complete(kernel: "Kernel", ref: BranchRef) -> None:
-    """Finish the creation of an agent: archive conversations from before it was destroyed, and write the welcome."""
+    """Finish the creation of an agent: clear conversations from before it was destroyed, and write the welcome."""
     kernel.departed.discard(ref.session_dir)
     kernel.origins.note_made(ref)
     if (saved := kernel.find(Contexts)) is not None:
@@ -288,7 +288,7 @@ def introduction_of(kernel: "Kernel", ref: BranchRef) -> str:
 def opening_notes(kernel: "Kernel", branch: "LiveBranch") -> list[str]:
     """Return the notes to show when a branch is opened.
 
-    For an empty conversation of a named agent, its introduction; otherwise, the notice of an archived conversation.
+    For an empty conversation of a named agent, its introduction; otherwise, the notice of a cleared conversation.
     """
     if kernel.named.is_named(branch.ref) and not branch.conversation.messages:
         return [introduction_of(kernel, branch.ref)]

@@ -139,7 +139,7 @@ async def runner_gone(pid: int, pid_started: int, output: Path, tick: Callable[[
     """Wait until the runner of the task with this ``output`` has ended; call ``tick`` periodically."""
     try:
         descriptor = os.pidfd_open(pid)
-    except (OSError, AttributeError):  # it is gone, or the system has none
+    except (OSError, AttributeError):  # it has ended, or the system has no pidfd
         while is_runner(pid, pid_started, output):
             await asyncio.sleep(POLL_S)
             tick()
@@ -161,9 +161,9 @@ async def runner_gone(pid: int, pid_started: int, output: Path, tick: Callable[[
 
 # Starts the runner of a task: first the process, then, once that is recorded, the command.
 
-LONGEST_S = 24 * 3600.0  # a task runs
-MOST_BYTES = 10_000_000  # of what it prints are kept
-GRACE_S = 3.0  # between asking a command to end and ending it
+LONGEST_S = 24 * 3600.0  # of a task
+MOST_BYTES = 10_000_000  # of output that are kept
+GRACE_S = 3.0  # between SIGTERM and SIGKILL
 
 _RUNNER = str(Path(__file__).with_name("task_runner.py"))
 
@@ -214,8 +214,8 @@ def start(command: BackgroundCommand, directory: Path) -> tuple[subprocess.Popen
 
 # Tasks as text: for their model, for people, and for ``agent.json``.
 
-SHOWN_BYTES = 30_000  # of the output, to a model that asks
-TOLD_BYTES = 4_000  # to one that is woken
+SHOWN_BYTES = 30_000  # of the output, for ``TaskOutput``
+TOLD_BYTES = 4_000  # of the output, in the message that wakes the agent
 RECENT = 5  # ended tasks that a list shows
 
 _LONGEST = 120  # characters of a command in a line
@@ -311,11 +311,11 @@ def ago(at: str | None, now: datetime) -> str:
 OUTPUT = "TaskOutput"
 KILL = "KillTask"
 
-MOST = 16  # tasks of one agent that run at a time
-KEPT = 100  # that have ended, of one agent
-TICK_S = 1.0  # between looks at what a task printed
+MOST = 16  # running tasks of one agent
+KEPT = 100  # ended tasks of one agent
+TICK_S = 1.0  # between updates of a running task's output
 _SHOWN_BYTES = 2_000  # of the output, in an event
-_KILL_S = GRACE_S + 4.0  # for a runner to end its command; then it is ended itself
+_KILL_S = GRACE_S + 4.0  # for a runner to end its command; then the runner is killed
 
 Key = tuple[str, str]  # agent_name, id
 
@@ -428,7 +428,7 @@ class Tasks(Feature):
             async with asyncio.timeout(_KILL_S):
                 await running.ended.wait()
             return running.task
-        signal_runner(task.pid, task.pid_started, output, signal.SIGKILL)  # all it started ends with it
+        signal_runner(task.pid, task.pid_started, output, signal.SIGKILL)  # the whole group ends with the runner
         await running.ended.wait()
         return running.task
 
@@ -521,7 +521,7 @@ class Tasks(Feature):
             if running.process is not None:
                 await asyncio.to_thread(running.process.wait)
             await self._on_task_ended(running, await asyncio.to_thread(ending_of, output))
-        except Exception:  # the edge of this task
+        except Exception:  # outermost handler of this task
             log.exception("task %s of %s", task.id, task.agent_name)
             running.ended.set()
             self._running.pop((task.agent_name, task.id), None)
@@ -535,7 +535,7 @@ class Tasks(Feature):
             try:
                 await self._tell(task, running.options)
             except PyagentdError as error:
-                if self.kernel.closing:  # the next daemon does
+                if self.kernel.closing:  # the next daemon reports it
                     return
                 log.warning(
                     "task %s of %s: its end could not be told to its session: %s", task.id, task.agent_name, error

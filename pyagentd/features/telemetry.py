@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_FLUSH_S = 3.0  # how long the daemon's end waits for a collector
+_FLUSH_S = 3.0  # for the collector, when the daemon stops
 
 _COUNTERS = {
     "pyagentd.runs": "Runs that ended, by outcome",
@@ -311,7 +311,7 @@ class _Spans:
             span.end()
         sending = threading.Thread(target=self._flush, name="telemetry", daemon=True)
         sending.start()
-        sending.join(_FLUSH_S)  # the SDK itself waits half a minute for a collector that is gone
+        sending.join(_FLUSH_S)  # the SDK itself waits half a minute for an unreachable collector
 
     def _flush(self) -> None:
         self._tracing.shutdown()
@@ -341,7 +341,7 @@ class _Spans:
             above = parent or session
         facts = conversation.session
         agent = str(facts.get("agent") or ref.session_id)
-        mission = type(branch.run) not in (Run, type(None))  # a run that is more than a conversation
+        mission = type(branch.run) not in (Run, type(None))  # such as a mission
         operation = "invoke_workflow" if mission else "invoke_agent"
         last = conversation.last_run
         self._runs[branch.key] = span = self._begin(
@@ -450,7 +450,7 @@ class _Spans:
             return text
         try:
             told = self._redact(name, text)
-        except Exception:  # the user's own code; what it cannot judge is not sent
+        except Exception:  # the user's own code; after an error nothing is sent
             log.exception("telemetry: redaction by %s failed for %s", self._table.redact, name)
             return None
         return told if isinstance(told, str) else None

@@ -33,7 +33,7 @@ class Titles(Feature):
         if kernel.config.titles.enabled:
             kernel.bus.on(RunEnded, self._run_ended)
         self._timeout_s = timeout_s
-        self._asked: set[Path] = set()  # directories of sessions; one that failed is not tried again
+        self._asked: set[Path] = set()  # directories of sessions; a failed request is not repeated
         self._tasks: set[asyncio.Task[None]] = set()
 
     def _run_ended(self, ended: RunEnded) -> None:
@@ -81,7 +81,7 @@ class Titles(Feature):
         for sibling in (ref, *others):
             async with self.kernel.using(sibling) as branch:
                 if _title(branch):
-                    return  # the user was faster
+                    return  # the user gave one meanwhile
                 branch.note_session(title=title)
                 facts = {"title": title, "archived_at": branch.conversation.session.get("archived_at")}
                 branch.publish(Event("session", branch.key, 0, (facts,)))

@@ -52,7 +52,7 @@ class Meters(Feature):
     def _count(self, opened: BranchOpened) -> None:
         """Give an opened branch its meter, which informs the clients of it and of the branches above."""
         kernel, branch = self.kernel, opened.branch
-        if branch.meter is not None:  # kept in memory; agents below it may have gone on
+        if branch.meter is not None:  # it was kept in memory; agents below it may have spent more
             branch.meter.looked = False
             return
         above, told = [ref.key for ref in paths.ancestors_of(branch.ref)], Expense()
@@ -78,7 +78,7 @@ class Meters(Feature):
                 return ProviderModel("", "")
 
         def changed() -> None:
-            kernel.pulse.request("record", publish)  # many steps and agents change it within one beat
+            kernel.pulse.request("record", publish)  # many changes are published as one
 
         meter = Meter(branch.conversation, facts_of(kernel), served=served, changed=changed)
         branch.meter = meter

@@ -278,7 +278,7 @@ class ResolvedPath:
     """An absolute path as written and resolved, without ``.`` or ``..``."""
 
     lexical: str  # as written
-    resolved: str  # with every symbolic link followed; only this one is ever opened
+    resolved: str  # with every symbolic link followed; only this form is ever opened
 
     def __str__(self) -> str:
         same = self.lexical == self.resolved
@@ -291,7 +291,7 @@ class Target:
 
     detail: str  # the last part of the action string: an absolute path, a command, a name
     paths: tuple[ResolvedPath, ...] = ()  # used as ``Action.kind`` says; for a command, the files that it reads
-    writes: tuple[ResolvedPath, ...] = ()  # what a command is known to write
+    writes: tuple[ResolvedPath, ...] = ()  # the files that a command writes, as far as known
     command: str | None = None
     shell: ShellReading | None = None  # the parsed command
     confined: bool = True  # something keeps the command inside its scope while it runs
