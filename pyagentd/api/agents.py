@@ -84,7 +84,7 @@ class NamedAgent(TypedDict):
     created_at: str  # ISO 8601
     branch: str | None  # to attach to; nil if its files are missing
     state: str  # of its active branch
-    error: str | None  # what is wrong with its file
+    error: str | None  # why its files cannot be read
 
 
 class AgentList(TypedDict):
@@ -243,7 +243,7 @@ class Agents(Group):
     async def load_preset(self, client: Client, *, directory: str) -> dict[str, Any] | None:
         """Return the keys of ``preset.md`` and its body as ``system``; nil when it is missing or not a preset."""
         place = expand_home(directory).absolute()
-        front = metadata.read_preset_metadata(place)  # logs what is wrong
+        front = metadata.read_preset_metadata(place)  # logs errors
         return None if front is None else {**front, "system": presetfile.read(paths.preset_file(place)).body.strip()}
 
     async def update_preset_paths(
@@ -486,7 +486,7 @@ def _preset(file: str) -> Path:
 
 
 def _branch(row: AgentRow) -> BranchRef | None:
-    """Return the active branch of an agent; None when its files are gone."""
+    """Return the active branch of an agent; None if its files are missing."""
     try:
         return paths.ref_of(Path(row.dir))
     except PyagentdError:

@@ -202,7 +202,7 @@ class Approvals(Group):
         """
         options = send_options(client, env, ())
         await self._kernel.trees.awake()
-        row = self._kernel.asks.get(ask).row if self._kernel.asks.has(ask) else None  # else the kernel tells why
+        row = self._kernel.asks.get(ask).row if self._kernel.asks.has(ask) else None  # a missing ask fails below
         said = None if row is None else self._check_answer(row, decision, input, answers)
         answer = Answer(decision=decision, reason=reason, input=input, answers=said, by=client.name)
         kind, live = _REMEMBERED_AS.get(decision), self._kernel.opened(str(row["branch"])) if row else None

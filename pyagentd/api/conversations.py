@@ -353,7 +353,7 @@ class Conversations(Group):
         branch: str,
         env: Env = NOTHING,
     ) -> Note:
-        """Resume a paused queue; messages whose client is gone run with the environment ``env``."""
+        """Resume a paused queue; messages whose client has disconnected run with the environment ``env``."""
         options = send_options(client, env, ())
         async with self._kernel.using(self._ref(branch)) as live:
             live.require_writable()
@@ -546,7 +546,7 @@ class Conversations(Group):
             return self._kernel.presets.of_branch(live.ref).body
 
     async def tools_available(self, client: Client, *, branch: str) -> ToolsReply:
-        """Return the names of the tools available to a session, and of those that are on.
+        """Return the names of the tools available to a session, and of those that are switched on.
 
         Tools of MCP servers are not included: ``mcp`` in the preset switches their servers.
         """

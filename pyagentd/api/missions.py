@@ -1,4 +1,4 @@
-"""Operations on missions: start one as a session of its own, resume one, inspect one."""
+"""Operations on missions: start one in a new session, resume one, inspect one."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Operations on models: list them, choose one for a conversation, and what was spent."""
+"""Operations on models, presets and costs: list models, choose one for a conversation, report costs."""
 
 import asyncio
 import logging
@@ -289,7 +289,7 @@ class UsageLineReply(Cost):
 
     key: str  # the day in ISO 8601, the name of the model or preset, the session's directory
     requests: int
-    session_id: NotRequired[str]  # of a session, like those that follow
+    session_id: NotRequired[str]  # by session only, like the two keys below
     title: NotRequired[str | None]
     file: NotRequired[str | None]
 
@@ -564,7 +564,7 @@ class ModelOperations(Group):
         return self._kernel.presets.for_project(project_of(str(place)) if place and place.is_dir() else place)
 
     async def usage(self, client: Client, *, branch: str) -> UsageReply:
-        """Return the cost of a branch: its own, its agents', the sum, and that of each of its last messages."""
+        """Return the cost of a branch: its own, its agents', the sum, and the cost of each of its last messages."""
         async with self._kernel.using(self._ref(branch)) as live:
             below = await look_below(self._kernel, live)
             if (meter := live.meter) is None:

@@ -48,13 +48,13 @@ class ReportReply(TypedDict):
     title: str
     lines: list[LineReply]
     actions: list[ActionReply]
-    follows: list[str]  # the kinds of events after which the client reloads the page
+    follows: list[str]  # its sources, such as sessions or tasks: the client reloads it when they change
     end: bool  # the client scrolls to the end, as in a log
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """A page; its ``actions`` use no facts of rows, and clients reload it after the events in ``follows``."""
+    """A page; its ``actions`` use no facts of rows, and clients reload it when what it ``follows`` changes."""
 
     title: str
     lines: Sequence[Line]
@@ -252,7 +252,7 @@ class Pages(Group):
         return Report(title="Request", lines=[Line((line,)) for line in shown.split("\n")])
 
     async def server(self, client: Client, *, name: str, root: str | None = None, env: Env = NOTHING) -> Report:
-        """Start an MCP server if it does not run, and return what it offers."""
+        """Start an MCP server if it is not running, and return its tools, resources and prompts."""
         told = await self._group(McpOperations).mcp_test(client, name=name, root=root, env=env)
         if not told["ok"]:
             return Report(title="MCP server", lines=[heading(name), body(Text(told["error"], "bad"))])
@@ -304,7 +304,7 @@ class Reports(Group):
         step of an inspector), "task" (``branch``, ``id``: the output of a background command), "usage" (``days``,
         ``width``, ``by``: one chart instead of three), and "server" (``name``, ``root``, ``env``), which starts an
         MCP server. Pages to read before trusting: "hooks", "presets" and "servers" of the project (``branch`` or
-        ``root``), "trust" (``branch``). With ``watch`` the client receives the events that the page ``follows``.
+        ``root``), "trust" (``branch``). With ``watch`` the client receives events about what it ``follows``.
         """
         report: Report = await make(self._pages, "page", client, name, arguments)
         if watch:

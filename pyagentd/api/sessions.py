@@ -354,7 +354,7 @@ class Sessions(Group):
         return {**describe_branch(ref), "archived_at": archived_at}
 
     async def duplicate(self, client: Client, *, branch: str, name: str | None = None) -> DuplicateReply:
-        """Copy a session with all its branches, agents and files; the copy has an id of its own.
+        """Copy a session with all its branches, agents and files; the copy has a new id.
 
         Of a named agent, only the conversation is copied.
         """

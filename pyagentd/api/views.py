@@ -119,7 +119,7 @@ class ViewReply(TypedDict):
     actions: list[ActionReply]
     empty: str  # the text to show when there are no rows
     note: str | None  # a remark on the whole list
-    follows: list[str]  # the kinds of events after which the client reloads the list
+    follows: list[str]  # its sources, such as sessions or tasks: the client reloads it when they change
     more: bool  # there are more rows
     current: str | None  # the id of the row to start at
     filters: bool  # it takes ``words``: the daemon filters, so that rows beyond these are found too
@@ -411,7 +411,7 @@ class Lists(Group):
         )
 
     async def search(self, client: Client, *, query: str, archived: bool = False, limit: int = LIMIT) -> View:
-        """List the messages of all sessions that have what is searched for, by session."""
+        """List the messages of all sessions that match a query, by session."""
         found = await self._group(Inspection).search(
             client, query=query, limit=min(limit, MAX_HITS), archived=archived
         )
@@ -549,7 +549,7 @@ class Lists(Group):
         )
 
     async def agent(self, client: Client, *, agent: str) -> View:
-        """List what a named agent is: name, system prompt, model, permissions."""
+        """List the settings of a named agent: name, system prompt, model, permissions."""
         answer = await self._group(Agents).agent_config(client, name=agent)
         config: Mapping[str, Any] = answer["config"]
 
@@ -591,7 +591,7 @@ class Lists(Group):
         return _keys_view("Defaults of named agents", "Setting", SETTINGS, values, facts, actions)
 
     async def schedules(self, client: Client, *, branch: str | None = None) -> View:
-        """List messages that sessions are sent later or repeatedly."""
+        """List the scheduled messages of a session, or of all."""
         found = (await self._group(Background).schedules(client, branch=branch))["schedules"]
         return View(
             title="Schedules",
@@ -627,7 +627,7 @@ class Lists(Group):
         )
 
     async def tasks(self, client: Client, *, branch: str | None = None) -> View:
-        """List commands that agents run in the background, the latest first."""
+        """List the background commands of a session, or of all, the latest first."""
         found = (await self._group(Background).tasks(client, branch=branch))["tasks"]
         now = self._kernel.clock.now()
         return View(
@@ -742,7 +742,7 @@ class Lists(Group):
         )
 
     async def grants(self, client: Client, *, branch: str) -> View:
-        """List what you allowed for a session and for its project."""
+        """List your grants for a session and for its project."""
         answer = await self._group(Approvals).grants(client, branch=branch)
         where = {"project": f"in all sessions of {answer['root']}"}
         return View(
@@ -855,7 +855,7 @@ class Lists(Group):
         )
 
     async def usage(self, client: Client, *, by: By = "day", days: int = 30) -> View:
-        """List what all sessions cost, by day, model, session or preset."""
+        """List the cost of all sessions, by day, model, session or preset."""
         answer = await self._group(ModelOperations).usage_report(client, by=by, days=days)
         lines, rest = answer["lines"], answer["rest"]
         measure: Literal["known_usd", "total"] = "known_usd" if any(line["known_usd"] for line in lines) else "total"
@@ -1057,8 +1057,8 @@ class Views(Group):
         """Return the list ``name``, ready to be shown: columns, rows, actions.
 
         ``views`` names the ``arguments`` of each list. At most ``limit`` rows are returned; ``more`` is true if there
-        are others. With ``watch`` the client receives the events that the list ``follows``, like those of
-        ``sessions`` and ``tasks``.
+        are others. With ``watch`` the client receives events about what the list ``follows``, as with ``sessions``
+        and ``tasks``.
         """
         view: View = await make(self._lists, "list", client, name, arguments, limit=limit)
         if watch:
@@ -1216,7 +1216,7 @@ def _price_cell(row: Mapping[str, Any]) -> CellReply:
 def _found_in(hits: Sequence[Mapping[str, Any]], query: str) -> Iterator[Row]:
     """Yield a row that names the branch, then the rows of its hits."""
     first = hits[0]
-    shown = [hit for hit in hits if hit["kind"] != "title"] or hits  # a title matters where nothing else was found
+    shown = [hit for hit in hits if hit["kind"] != "title"] or hits  # show the title only if nothing else matches
     title, branch = title_of(first), first["branch_name"]
     where = "agent" if first["agent"] else "" if branch in (None, "main") else branch
     about = "  ".join(filter(None, (where, local_time(first["created_at"])["text"])))

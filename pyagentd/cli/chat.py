@@ -265,7 +265,7 @@ class Chat:
             else:
                 text, taken = buffer.text, self._line_for()
                 buffer.reset(append_to_history=bool(text.strip()) and taken == "message")
-                self._is_begun = False  # a reset tells nobody
+                self._is_begun = False  # a reset does not call ``_on_text_changed``
                 self._take_line(text, taken)
 
         @keys.add("escape", "enter", filter=typing)
@@ -283,7 +283,7 @@ class Chat:
 
         @keys.add("<sigint>")
         def _(event: KeyPressEvent) -> None:
-            if not self._is_lent:  # else it was meant for the editor
+            if not self._is_lent:  # otherwise the signal is for the editor
                 self._interrupt(event)
 
         @keys.add("c-d", filter=empty)
@@ -301,7 +301,7 @@ class Chat:
             if all(each.key == Keys.CPRResponse for each in behind):
                 self._decide(event.data)
                 return
-            self._lasting = None  # this one was pasted, or is a piece of a key that we do not know
+            self._lasting = None  # the key was pasted, or is a part of an unknown key sequence
             self._arm()
             if event.data.isprintable():
                 event.current_buffer.insert_text(event.data)
@@ -329,7 +329,7 @@ class Chat:
 
     def _on_text_changed(self, text: str) -> None:
         self._arm()
-        self._interrupted_at = float("-inf")  # the next Ctrl-C is about the line
+        self._interrupted_at = float("-inf")  # the next Ctrl-C clears the line instead of leaving
         if not text:
             self._is_begun = False
 

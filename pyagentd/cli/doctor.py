@@ -84,7 +84,7 @@ class Finding(NamedTuple):
 
 
 def all_checks(*, emacs: bool = True) -> Iterator[Finding]:
-    """Yield every finding, in order of dependency; without ``emacs`` skip Emacs, when Emacs itself runs this."""
+    """Yield every finding, in order of dependency; ``emacs`` is false when Emacs itself runs the checks."""
     # A Python that is too old does not get this far.
     yield Finding("python", "ok", f"{'.'.join(map(str, sys.version_info[:3]))} ({sys.executable})")
     yield from check_packages()

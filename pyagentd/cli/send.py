@@ -743,7 +743,7 @@ def approve(
 @click.option("--prompt-prefix", help="Prefix of a prompt (default: '### ', in Org '*** ').")
 @click.option("--response-prefix", default="", help="Prefix of an answer.")
 def messages(file: Path, end: int | None, prompt_prefix: str | None, response_prefix: str) -> None:
-    """Print the messages that a chat file holds.
+    """Print the messages in a chat file.
 
     They are those that gptel would send, in the form of the Anthropic API. FILE is a session.md or a chat in
     Markdown, plain text or Org. Needs no daemon.

@@ -322,7 +322,7 @@ def _without_table(text: str, name: str) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment variables to start a server with: the path of programs."""
+    """Return the environment variables to start a server with: only ``PATH``."""
     return {name: os.environ[name] for name in ("PATH",) if name in os.environ}
 
 
