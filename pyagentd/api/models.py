@@ -543,7 +543,7 @@ class ModelOperations(Group):
     async def trust_presets(self, client: Client, *, root: str, hashes: Sequence[str]) -> TrustReply:
         """Trust presets of the project ``root`` by their ``hash``.
 
-        A preset that is broken, or that has another hash now, is not trusted.
+        If one of them is broken, or has another hash now, none is trusted.
         """
         found = await asyncio.to_thread(self._for_project, root)
         wanted = [template for template in found.found if template.hash in hashes and not template.trusted]
