@@ -1,8 +1,8 @@
-"""Attaching a client: which edits its text lacks, and the state of the branch.
+"""Attaching a client: the edits that its text lacks, and the state of the branch.
 
-A client names its text by the last revision that it got or, if it read the file, by a hash. If the daemon remembers
-that state of the document, the client gets the edits since; if not, it sends its text and gets the difference.
-Nothing is read when nothing has changed.
+A client identifies its text by the last revision that it got or, if it read the file, by a hash. If the daemon
+remembers that version of the document, the client gets the edits since; if not, it sends its text and gets the
+difference. If the file has not changed, it is not read.
 """
 
 import asyncio
@@ -25,13 +25,13 @@ from pyagentd.wire.sexp import to_symbols
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientText:
-    """The text that a client has; one that knows none only hears what comes from now on.
+    """The text that a client has; a client without a text only gets new events.
 
     Attributes:
-        revision: The state of the document that it was told last.
-        sha256: The hash of the text that it read.
-        text: All of it, where neither is known.
-        seq: Of a client without a text, the last event that it saw.
+        revision: The last revision of the document that it got.
+        sha256: The hash of the file that it read.
+        text: The whole text, if the daemon knows neither.
+        seq: The last event that a client without a text saw.
     """
 
     revision: int | None = None
@@ -41,19 +41,19 @@ class ClientText:
 
     @property
     def is_nothing(self) -> bool:
-        """Whether it has no text."""
+        """Whether the client has no text."""
         return self.revision is None and self.sha256 is None and self.text is None
 
 
 async def attach(branch: LiveBranch, sink: Sink, known: ClientText) -> dict[str, Any] | None:
-    """Let ``sink`` watch ``branch``; return what it is told, None when its text is not known and is to be sent.
+    """Attach ``sink`` to ``branch``; return the reply, or None if the client must send its text.
 
     Raises:
         NotFound: The client left meanwhile.
         StoreError: The file cannot be read.
     """
     notes, made = await branch.while_attaching(sink, _look(branch, known.text))
-    # No await from here on: the answer and the events after it are in one order.
+    # No await from here on, so that the reply precedes all later events.
     live = branch.document.live
     if known.sha256 is not None and not branch.ref.is_agent:
         branch.document.open_prompt()
@@ -66,7 +66,7 @@ async def attach(branch: LiveBranch, sink: Sink, known: ClientText) -> dict[str,
         return None
     else:
         edits = live.named_since(base)
-    # A client without a text gets what it has missed of the run, all of it where it missed more.
+    # A client without a text gets the inserts of the run that it missed.
     inserts = () if known.seq is None else branch.document.inserts
     missed = [(each.seq, each.text, to_symbols(each.role)) for each in inserts if each.seq > (known.seq or 0)]
     branch.sinks[sink] = None
@@ -91,9 +91,9 @@ async def attach(branch: LiveBranch, sink: Sink, known: ClientText) -> dict[str,
 
 
 async def _look(branch: LiveBranch, text: str | None) -> tuple[tuple[str, ...], tuple[Edit, int] | None]:
-    """Bring the document up to date; return notes on it, and what it is after ``text``, at which revision."""
+    """Read the document; return notes on it, and the edit from ``text`` to it with its revision, if given."""
     document, run = branch.document, branch.conversation.last_run
-    with contextlib.suppress(StoreError):  # what cannot be written can be shown
+    with contextlib.suppress(StoreError):  # an unwritable branch can still be shown
         branch.recorder.flush()
         if document.trouble:
             await document.flush()
@@ -115,15 +115,15 @@ def _base(branch: LiveBranch, known: ClientText) -> int | None:
     return None
 
 
-# The events of a branch again, from its log: what a client was told while it happened, and in the same order.
+# Replaying the events of a branch from its log, in the order in which clients got them.
 #
-# What is true only now (``seq`` 0) has no place in it, but for how asks were answered, and the prompts that stood in
-# the document. Text may be cut into events differently: live, what comes quickly is put together.
+# Transient events (``seq`` 0) are left out, except for answers to asks and prompts that were in the document. Text
+# may be split into events differently, since text that comes quickly is merged when it is sent live.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """Some of the events, whole rows; the next page is what comes after ``seq``."""
+    """A page of events, of whole rows; the next page begins after ``seq``."""
 
     events: list[Event]
     seq: int
@@ -138,7 +138,7 @@ async def page(branch: LiveBranch, *, after: int, upto: int, size: int) -> Page:
     """
     runs = branch.conversation.runs.values()
     begin = max((run.first_seq for run in runs if run.first_seq <= after), default=1) - 1
-    over = branch.run is None and upto >= branch.recorder.last_seq  # else who attached at ``upto`` was told live
+    over = branch.run is None and upto >= branch.recorder.last_seq  # else a client that attached at ``upto`` got it
     rows = takewhile(lambda row: row.seq <= upto, branch.recorder.journal.rows_after(begin))
     return await asyncio.to_thread(_page, events_of_rows(rows, branch.key, over=over), after, upto, size)
 
@@ -147,7 +147,7 @@ def _page(rows: Iterable[tuple[int, list[Event]]], after: int, upto: int, size: 
     found: list[Event] = []
     taken, held = after, 0
     for row, events in rows:
-        # A prompt is of the row before.
+        # A prompt's number is that of the row before.
         new = [event for event in events if row > after and (event.kind != "prompt" or event.seq > after)]
         cost = sum(_size(event) for event in new)
         if found and held + cost > size:
@@ -159,7 +159,7 @@ def _page(rows: Iterable[tuple[int, list[Event]]], after: int, upto: int, size: 
 
 
 def start_of_run(branch: LiveBranch) -> int:
-    """Return the row before the prompt of the run in flight; the last row when there is none."""
+    """Return the number of the row before the prompt of the run in flight, or of the last row without a run."""
     run = branch.conversation.last_run
     if branch.run is None or run is None:
         return branch.recorder.last_seq
@@ -170,13 +170,13 @@ def events_of_rows(rows: Iterable[Row], key: str, *, over: bool) -> Iterator[tup
     """Yield the number of each row with its events.
 
     Args:
-        rows: From the first one of the log, or of a run.
-        key: The branch's.
-        over: Whether no run is in flight: then one whose end nobody was told of has ended all the same.
+        rows: Rows from the first one of the log, or of a run.
+        key: The branch's key.
+        over: Whether no run is in flight: then the end of the last run is yielded even if it was not published.
     """
     renderer = Renderer()
     texts: dict[str, str] = {}  # of users' messages
-    end: tuple[int, Mapping[str, Any]] | None = None  # of a run that has ended, and clients are not told yet
+    end: tuple[int, Mapping[str, Any]] | None = None  # of a finished run whose end was not yielded yet
     for row in rows:
         events: list[Event] = []
         match row.type, row.data:
@@ -212,9 +212,9 @@ def events_of_rows(rows: Iterable[Row], key: str, *, over: bool) -> Iterator[tup
 
 
 def _number_events(events: list[Event]) -> list[Event]:
-    """Return the events of one row of which only the last has its number: with it all of the row is shown.
+    """Return the events of one row, of which only the last has the row's number: then the whole row was shown.
 
-    Texts before it have none: whoever goes on after the line before them gets them again, and no other line does.
+    Inserts before it have none, so a client that resumes after the previous row gets them again.
     """
     last = max((number for number, event in enumerate(events) if event.seq), default=0)
     return [

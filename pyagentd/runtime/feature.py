@@ -1,4 +1,4 @@
-"""The base class of features, the bus that sends them events, and the gate that two of them have."""
+"""The base class of features, the bus that sends them events, and a lock that two of them use."""
 
 import asyncio
 import logging
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyagentd.runtime.run_setup import RunBuilder
 
 
-# What happened, for whoever wants to know: a few typed events, told in the order in which handlers were added.
+# Typed events of the runtime; handlers are called in the order in which they were added.
 
 
 log = logging.getLogger(__name__)
@@ -35,17 +35,17 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class BranchEvent:
-    """Something happened to an open branch."""
+    """An event of an open branch."""
 
     branch: LiveBranch
 
 
 class BranchOpened(BranchEvent):
-    """A branch was opened that was not open."""
+    """A branch was opened."""
 
 
 class BranchChanged(BranchEvent):
-    """What lists show of an open branch has changed: its state, cost or title."""
+    """The state, cost or title of an open branch changed, which lists show."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class BranchWritten:
 
 @dataclass(frozen=True, slots=True)
 class BranchesRemoved:
-    """What was in a directory was removed, or moved elsewhere."""
+    """The branches in a directory were removed or moved."""
 
     directory: Path
 
@@ -68,7 +68,7 @@ class RunStarted(BranchEvent):
 
 @dataclass(frozen=True, slots=True)
 class RunEnded(BranchEvent):
-    """A run ended and all of it is recorded; the branch is open now, maybe not for long."""
+    """A run ended and is recorded completely; the branch is still open, but may be closed soon."""
 
     outcome: Outcome
     options: SendOptions
@@ -93,39 +93,39 @@ E = TypeVar("E")
 
 
 class Bus:
-    """Tells events to their handlers, at once; a handler neither blocks nor raises."""
+    """Calls the handlers of events synchronously; a handler neither blocks nor raises."""
 
     def __init__(self) -> None:
         self._handlers: defaultdict[type, list[Callable[[Any], object]]] = defaultdict(list)
 
     def on(self, kind: type[E], handler: Callable[[E], object]) -> None:
-        """Have ``handler`` called with every event of a kind."""
+        """Register ``handler`` for events of a kind."""
         self._handlers[kind].append(handler)
 
     def tell(self, event: object) -> None:
-        """Call the handlers of the event's kind; one that fails is logged and keeps no other from being told."""
+        """Call the handlers of the event's kind; an exception is logged and does not stop the others."""
         for handler in self._handlers.get(type(event), ()):
             try:
                 handler(event)
-            except Exception:  # the edge between who tells and who is told
+            except Exception:  # a handler must not affect the sender
                 log.exception("%s: an event handler failed", type(event).__name__)
 
 
-# What a feature is: the moments of daemon, session and run at which the runtime asks or tells it.
+# A feature overrides methods that the runtime calls during the life of the daemon, a session or a run.
 #
-# ``pyagentd.daemon.FEATURES`` lists the features, and they are asked in that order. Each is a class in
-# ``features/``; a daemon without it starts and answers, and lacks only what it does.
+# ``pyagentd.daemon.FEATURES`` lists the features, which are called in that order. Each is a class in ``features/``; a
+# daemon without it works and lacks only that feature.
 
 Permitted = Callable[[list[str]], Collection[str]]
-"""Returns those of some tools' names that no profile denies altogether."""
+"""Filters names of tools: returns those that no profile denies completely."""
 
 
 class Feature:
-    """A feature of one daemon; each method may be left as it is.
+    """A feature of one daemon; overriding a method is optional.
 
     Attributes:
-        tool_names: Of its own tools.
-        kernel: The daemon's runtime.
+        tool_names: Names of its own tools.
+        kernel: The daemon's kernel.
     """
 
     tool_names: ClassVar[Sequence[str]] = ()
@@ -137,42 +137,42 @@ class Feature:
 
     @property
     def pending(self) -> int:
-        """How much of it the daemon stays up for, though no client is connected and nothing runs."""
+        """The number of its jobs that keep the daemon up without clients and runs."""
         return 0
 
     async def start(self) -> None:
-        """Begin to work, before clients are served: take over what an earlier daemon left."""
+        """Start, before clients are served; resume work that an earlier daemon left."""
 
     async def stop(self) -> None:
-        """Begin nothing more: the daemon stops, and its runs are about to end."""
+        """Start no new work: the daemon is stopping, and its runs are about to end."""
 
     async def close(self) -> None:
-        """Let go of everything; the runs have ended."""
+        """Release all resources; the runs have ended."""
 
     # -- the tools of a run (a provider of tools implements these) -------------------------------------------------
 
     def tools_for(self, run: "RunBuilder") -> Sequence[ToolSpec]:
-        """Return its tools, for a run that may have one; which of them are offered, preset and rights decide."""
+        """Return its tools for a run; preset and permissions decide which of them are offered."""
         return ()
 
     def granted(self, run: "RunBuilder", permitted: Sequence[str]) -> Sequence[str]:
-        """Return names of its tools that a run has though its preset does not name them; see ``permitted``."""
+        """Return names of its tools that a run gets in addition to those of its preset; see ``permitted``."""
         return ()
 
     def further_tools(
         self, run: "RunBuilder", wanted: Sequence[str], taken: Collection[str], permitted: Permitted
     ) -> Mapping[str, ToolSpec]:
-        """Return tools of others, by the name that the model is told; ``taken`` are names that mean other tools."""
+        """Return tools that other programs provide, by their names for the model; ``taken`` names are in use."""
         return {}
 
     def context_for(self, run: "RunBuilder") -> Mapping[str, Any]:
-        """Return what calls of a run need of it: fields of ``ToolContext``."""
+        """Return fields of ``ToolContext`` for the calls of a run."""
         return {}
 
     # -- a run ---------------------------------------------------------------------------------------------------
 
     async def before_prompt(self, branch: LiveBranch, prompt: Prompt, options: SendOptions, run_id: str) -> Prompt:
-        """Return a prompt as it is recorded and as the model sees it.
+        """Return a prompt, possibly changed, before it is recorded and sent.
 
         Raises:
             PyagentdError: It must not be sent.
@@ -180,47 +180,47 @@ class Feature:
         return prompt
 
     async def before_steering(self, branch: LiveBranch, text: str, options: SendOptions, run_id: str) -> str:
-        """Return what the model sees of a message that steers a run; raises as ``before_prompt``."""
+        """Return the text of a steering message for the model; raises like ``before_prompt``."""
         return text
 
     async def model_for(self, run: "RunBuilder", model: str, preset: Preset) -> str:
-        """Return the model that a run asks."""
+        """Return the model of a run, possibly changed."""
         return model
 
     def settings_for(self, run: "RunBuilder", settings: RunSettings) -> RunSettings:
-        """Return the settings of a run, complete but for what features add."""
+        """Return the settings of a run, possibly changed."""
         return settings
 
     def watcher_for(self, run: "RunBuilder") -> Watcher | None:
-        """Return who is told of each request of a run."""
+        """Return a watcher of the requests of a run, if any."""
         return None
 
     def fit_for(self, run: "RunBuilder", settings: RunSettings) -> FitToWindow | None:
-        """Return who keeps a run within the window of its model."""
+        """Return a function that fits the views of a run to the model's window, if any."""
         return None
 
     def run_moved(self, branch: LiveBranch, status: Mapping[str, Any]) -> None:
-        """Note that a run moved."""
+        """Handle a change of a run's status."""
 
     async def aborted(self, branch: LiveBranch) -> bool:
-        """Stop what a branch has going on beside its run; return whether there was anything."""
+        """Stop its jobs of a branch, when the branch is aborted; return whether there were any."""
         return False
 
-    # -- a run that an earlier daemon began --------------------------------------------------------------------------
+    # -- a resumed run -----------------------------------------------------------------------------------------------
 
     def resumed_view(self, view: tuple[Message, ...], conversation: Conversation, run_id: str) -> tuple[Message, ...]:
-        """Return what a run saw that goes on."""
+        """Return the view of a resumed run, possibly changed."""
         return view
 
     async def rejoin(self, branch: LiveBranch, options: SendOptions, run_id: str, call: ToolCall) -> Output | None:
-        """Return the result of a call that was made before the daemon ended; None of a call that it does not know."""
+        """Return the result of a call that an earlier daemon began; None if the call is not this feature's."""
         return None
 
 
 class Gate:
-    """Lets in together who does not mind the others, and alone who does.
+    """A lock that is either shared by any number of tasks or held by one exclusively.
 
-    To leave waits for nothing: who is cancelled has left as well.
+    Releasing it awaits nothing, so a cancelled task releases it too.
     """
 
     def __init__(self) -> None:
@@ -230,7 +230,7 @@ class Gate:
 
     @asynccontextmanager
     async def beside(self) -> AsyncIterator[None]:
-        """Be inside beside others."""
+        """Hold the lock together with others."""
         await self._until(lambda: not self._one_is_alone)
         self._inside += 1
         try:
@@ -241,7 +241,7 @@ class Gate:
 
     @asynccontextmanager
     async def alone(self) -> AsyncIterator[None]:
-        """Be inside when nobody else is, and nobody comes."""
+        """Hold the lock exclusively."""
         await self._until(lambda: not self._one_is_alone and self._inside == 0)
         self._one_is_alone = True
         try:

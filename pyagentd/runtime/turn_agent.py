@@ -1,8 +1,8 @@
-"""The agent of a turn: the preset that a user message names, laid over the session's own.
+"""The agent of a turn: the preset that a user message names, applied to the session's own.
 
 A user message may name an agent in ``metadata_json.agent``. Its turn and those after it run as that agent, until
-another message names one; a message that is hidden (rewound) does not count. The session keeps the agent it was
-opened with, and its own paths: *where* is the session's, *what* is the agent's. A spawned agent keeps the mode that
+another message names one; a hidden (rewound) message is ignored. The session keeps the agent it was opened with, and
+its own paths: the scope is the session's, the permitted actions are the agent's. A spawned agent keeps the mode that
 its parent had at that moment, so that agents started in plan mode stay in it.
 """
 
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
     from pyagentd.runtime.kernel import Kernel
 
 TAKEN_OVER = ("environment", "instructions", "skills")
-"""What an agent takes over from the session that spawns it, by its name in the session's metadata."""
+"""Names of the metadata that an agent inherits from the session that spawns it."""
 
 Change = Callable[[Preset], Preset]
 
 
 @dataclass(frozen=True, slots=True)
 class TurnNames:
-    """What the user's messages name: an agent, and a model that was named since.
+    """The agent that the user's messages name, and the model that they name since.
 
     Attributes:
-        agent: Its name; "" for the session's own.
-        model: ``{provider_id, model_id}``, the first None for the agent's own; None for the agent's own model.
-        settings: What the message sets for its own turn, see ``parse_message_settings``.
+        agent: The agent's name; "" for the session's own.
+        model: ``{provider_id, model_id}``, with ``provider_id`` None for the agent's own; None for the agent's model.
+        settings: The settings of the message for its own turn, see ``parse_message_settings``.
     """
 
     agent: str
@@ -48,10 +48,10 @@ class TurnNames:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def answered_by(self, preset: Preset) -> Preset:
-        """Return ``preset`` with the model that was named, and what the message sets.
+        """Return ``preset`` with the named model and the settings of the message.
 
         Raises:
-            BadRequest: The log has settings that are none.
+            BadRequest: The log has invalid settings.
         """
         if self.model is not None and self.model.get("model_id"):
             backend = str(self.model.get("provider_id") or preset.backend)
@@ -60,14 +60,14 @@ class TurnNames:
 
 
 def opened_with(conversation: Conversation) -> str:
-    """Return the name of the preset that the session was made from; "" when nobody recorded it."""
+    """Return the name of the preset that the session was made from; "" if it was not recorded."""
     return str(conversation.session.get("agent") or "")
 
 
 def names_for_turn(conversation: Conversation, message: Mapping[str, Any] | None = None) -> TurnNames:
-    """Return what is named for the next turn, or for that of the message with the metadata ``message``.
+    """Return the names for the next turn, or for the turn of the message with the metadata ``message``.
 
-    What a message names holds for later ones too; an agent brings its own model, until another is named.
+    A named agent or model applies to later messages too; an agent brings its own model, until another is named.
     """
     agent, model = "", None
     for metadata in chain((message or {},), _visible(conversation) if conversation.naming else ()):
@@ -82,7 +82,7 @@ def names_for_turn(conversation: Conversation, message: Mapping[str, Any] | None
 
 
 def _visible(conversation: Conversation) -> Iterator[Mapping[str, Any]]:
-    """Yield the metadata of those of the user's messages that name something and that the model sees, last first."""
+    """Yield the metadata of visible user messages that name an agent or model, last first."""
     left = len(conversation.naming)
     for each in reversed(conversation.messages.values()):
         if each.id not in conversation.naming:
@@ -95,18 +95,18 @@ def _visible(conversation: Conversation) -> Iterator[Mapping[str, Any]]:
 
 
 def next_turn(presets: Presets, ref: BranchRef, conversation: Conversation) -> dict[str, Any]:
-    """Return what clients are told of the next turn: ``{agent, opened_with, plan}``, see ``agents-available``."""
+    """Return the facts about the next turn for clients: ``{agent, opened_with, plan}``, see ``agents-available``."""
     name = names_for_turn(conversation).agent
     try:
         plan = turn_presets(presets, ref, paths.ancestors_of(ref), conversation, name).of_branch(ref).read_only
-    except PyagentdError:  # whoever sends is told
+    except PyagentdError:  # reported when a message is sent
         plan = False
     own = opened_with(conversation)
     return {"agent": name or own or None, "opened_with": own or None, "plan": plan}
 
 
 def turn_agents(presets: ProjectPresets) -> dict[str, Preset]:
-    """Return the presets that a turn may have: all that are not for agents of agents alone, by name."""
+    """Return the presets that a user may choose for a turn, by name: all but those only for spawned agents."""
     found = {}
     for name in sorted(presets.usable):
         try:
@@ -119,10 +119,10 @@ def turn_agents(presets: ProjectPresets) -> dict[str, Preset]:
 
 
 def require_agent(presets: Presets, ref: BranchRef, conversation: Conversation, name: str) -> None:
-    """Check an agent that a message names before the message is taken.
+    """Check the agent that a message names before the message is accepted.
 
     Raises:
-        BadRequest: There is none of that name, or it is not for the user; or the branch is an agent's.
+        BadRequest: The agent is unknown or not for users, or the branch is an agent's.
         PresetError: Its preset cannot be used.
     """
     if name and name != opened_with(conversation):
@@ -132,7 +132,7 @@ def require_agent(presets: Presets, ref: BranchRef, conversation: Conversation, 
 
 
 def _template(presets: Presets, root: str | None, name: str) -> tuple[Preset, str]:
-    """Return the preset of an agent and where it comes from; raises as ``require_agent``."""
+    """Return the preset of an agent and its origin; raises like ``require_agent``."""
     of_project = presets.for_project(Path(root) if root else None)
     if not any(template.name == name for template in of_project.found):
         known = ", ".join(turn_agents(of_project)) or "none"
@@ -148,15 +148,14 @@ _OF_AGENT = (
     "body", "description", "tools", "emacs_tools", "profile", "temperature", "thinking", "max_turns", "max_calls",
     "time_budget_s", "token_budget", "signature", "prompt", "isolation", "read_only",
 )  # fmt: skip
-"""What of a preset is the agent's alone."""
+"""Fields of a preset that a turn takes from the agent only."""
 
 
 def preset_of_turn(own: Preset, agent: Preset, *, shipped: bool = False) -> Preset:
-    """Return the preset of a turn: what the ``agent`` is and may do, where the session (``own``) may do it.
+    """Return the preset of a turn: the ``agent``'s instructions and permissions in the session's (``own``) scope.
 
-    Denies of both hold. Commands are the session's, unless it was opened to look only: then it has none, and they are
-    the agent's. Shipped presets name a backend and a model for whoever has no other: a session with a backend of its
-    own keeps both.
+    Denies of both apply. Commands are the session's, unless it was opened read-only without any: then they are the
+    agent's. Backend and model of a shipped preset are only defaults: a session with another backend keeps its own.
     """
     asked = own if shipped and agent.backend != own.backend else agent
     return replace(
@@ -180,15 +179,15 @@ def _join(one: Sequence[str], other: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*one, *other)))
 
 
-# -- what holds for one run ---------------------------------------------------------------------------------------
+# -- the presets of one run ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class TurnPresets:
-    """The presets of a branch and of those above it as they hold for one run: each session's own is read anew.
+    """The presets of a branch and of those above it for one run; each is read from disk on every access.
 
     Attributes:
-        name: The agent's; "" when it is the session's own.
+        name: The agent's name; "" for the session's own.
     """
 
     name: str
@@ -196,15 +195,15 @@ class TurnPresets:
     _changes: Mapping[str, Change]  # by branch key
 
     def of_branch(self, ref: BranchRef) -> Preset:
-        """Return the preset that holds; raises ``PresetError`` as ``Presets.of_branch``."""
+        """Return the preset of a branch for this run; raises ``PresetError`` like ``Presets.of_branch``."""
         own = self._presets.of_branch(ref)
         change = self._changes.get(ref.key)
         return own if change is None else change(own)
 
     def reading(self, ref: BranchRef, found: Callable[[], tuple[str, ...]]) -> "TurnPresets":
-        """Return the same where ``ref`` may also read what matches patterns that are found when they are needed."""
+        """Return a copy in which ``ref`` may also read paths that match patterns, which are looked up on demand."""
         change = self._changes.get(ref.key)
-        known: tuple[Preset, Preset] | None = None  # asked for each decision, also from threads
+        known: tuple[Preset, Preset] | None = None  # the last result: read for each decision, also from threads
 
         def widened(own: Preset) -> Preset:
             nonlocal known
@@ -221,10 +220,10 @@ class TurnPresets:
 def turn_presets(
     presets: Presets, ref: BranchRef, ancestors: Sequence[BranchRef], conversation: Conversation, name: str
 ) -> "TurnPresets":
-    """Return the presets that hold for a run of ``ref`` as the agent ``name``, "" for the session's own.
+    """Return the presets for a run of ``ref`` as the agent ``name``, "" for the session's own.
 
     Raises:
-        PyagentdError: An agent does not exist, or its preset cannot be used; nothing is guessed in its place.
+        PyagentdError: An agent does not exist, or its preset cannot be used; there is no fallback.
     """
     session = conversation.session
     require_agent(presets, ref, conversation, name)
@@ -242,7 +241,7 @@ def turn_presets(
 
 
 def _change(presets: Presets, root: str | None, name: str, *, looks_only: bool) -> Change | None:
-    """Return what is made of a session's own preset; None when it holds as it is."""
+    """Return the change that the agent ``name`` makes to a session's own preset; None for no change."""
     if not name:
         return _read_only if looks_only else None
     agent, origin = _template(presets, root, name)
@@ -252,7 +251,7 @@ def _change(presets: Presets, root: str | None, name: str, *, looks_only: bool) 
 
 
 def _without_profile(change: Change) -> Change:
-    """Return the same for a session that is foreign: its log may name an agent of the user's that asks nobody."""
+    """Return the change without a profile, for a foreign session: its log may name an agent that never asks."""
 
     def changed(own: Preset) -> Preset:
         preset = change(own)
@@ -266,7 +265,7 @@ def _read_only(preset: Preset) -> Preset:
 
 
 def now_held(presets: Presets, branch: "LiveBranch") -> "TurnPresets":
-    """Return the presets that hold for the run in flight, or without one for the next; raises as ``turn_presets``."""
+    """Return the presets of the run in flight, or else of the next run; raises like ``turn_presets``."""
     if branch.turn is not None and branch.run is not None:
         return branch.turn
     conversation, ancestors = branch.conversation, paths.ancestors_of(branch.ref)
@@ -274,7 +273,7 @@ def now_held(presets: Presets, branch: "LiveBranch") -> "TurnPresets":
 
 
 def answers_next(kernel: "Kernel", branch: "LiveBranch", options: SendOptions) -> Preset:
-    """Return the preset whose backend and model answer the next message of a client; raises as ``turn_presets``."""
+    """Return the preset whose backend and model answer the next message of a client; raises like ``turn_presets``."""
     own, config = kernel.presets.of_branch(branch.ref), kernel.config
     preset = with_backend_and_model(now_held(kernel.presets, branch).of_branch(branch.ref), config, options)
     changed = {name: value for name, value in branch.override(own).items() if name in ("backend", "model")}
@@ -284,13 +283,13 @@ def answers_next(kernel: "Kernel", branch: "LiveBranch", options: SendOptions) -
 
 
 def inherited_metadata(presets: Presets, parent: "LiveBranch") -> dict[str, Any]:
-    """Return what an agent that is spawned now records about those above it, as metadata of its session.
+    """Return the metadata that an agent spawned now records about the branches above it.
 
     Raises:
-        PyagentdError: The rules of those above cannot be read.
+        PyagentdError: The presets of the branches above cannot be read.
     """
     held, told = now_held(presets, parent), parent.conversation.session.get("metadata_json", {})
     own = {"agent": held.name, "read_only": held.of_branch(parent.ref).read_only}
     recorded = told.get("above")
-    above = [own, *(recorded if isinstance(recorded, list) else ())]  # the nearest first
+    above = [own, *(recorded if isinstance(recorded, list) else ())]  # nearest first
     return {"above": above} | {name: told[name] for name in TAKEN_OVER if name in told}
