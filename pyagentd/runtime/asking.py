@@ -1,7 +1,6 @@
 """Asks a human for a run: records the question, shows it to clients, and waits for the answer.
 
-A run that an earlier daemon began finds the questions it had asked: one without an answer is asked again under its
-id, one with an answer is not.
+A resumed run finds the questions it had asked: an unanswered one is asked again under its id, an answered one is not.
 """
 
 import contextlib
@@ -31,10 +30,10 @@ _DEFAULTS: Mapping[str, Any] = {
 
 
 class Questions:
-    """Asks, for all runs.
+    """Asks humans for all runs.
 
     Args:
-        kernel: Where runs go on; its board has the open questions.
+        kernel: The kernel; its board has the open questions.
     """
 
     def __init__(self, kernel: "Kernel") -> None:
@@ -42,7 +41,7 @@ class Questions:
         self._board = kernel.asks
         self._trees = kernel.trees
         self._left: dict[str, dict[str, Mapping[str, Any]]] = {}  # ``ask`` rows of earlier daemons by run and id
-        self._answered: dict[str, list[str]] = {}  # by run: ids of questions whose answer something is to come of
+        self._answered: dict[str, list[str]] = {}  # by run: ids of answered questions, until their calls end
 
     async def ask(
         self,
@@ -55,11 +54,11 @@ class Questions:
         """Record a question, show it on the asking branch and on the root of its tree, and wait.
 
         Args:
-            branch: Who asks.
+            branch: The branch that asks.
             run_id: Its run.
-            ancestors: The branches above, the parent first.
-            fields: Of the ``ask`` row; what is not given has a default.
-            shown: Called when it is shown.
+            ancestors: The branches above, parent first.
+            fields: Fields of the ``ask`` row; missing ones get a default.
+            shown: Called when the question is shown.
         """
         known = self._take(run_id, fields)
         if known is not None and known["decision"] is not None:
@@ -92,10 +91,10 @@ class Questions:
                 self._board.drop(ask)
 
     def post(self, branch: LiveBranch, fields: Mapping[str, Any], settle: Callable[[Answer], None]) -> None:
-        """Show a question for which no run waits; it is recorded when it is answered, and gone with the daemon.
+        """Show a question for which no run waits; it is recorded only when answered, and lost with the daemon.
 
         Args:
-            branch: Where it is shown.
+            branch: The branch where it is shown.
             fields: As for ``ask``.
             settle: Called with the answer.
         """
@@ -112,16 +111,16 @@ class Questions:
         """Settle a question; return whether this answer was the first.
 
         Args:
-            ask_id: Which.
-            answer: What the human decided.
-            options: Environment and key of who answers, for runs whose own client was gone with an earlier daemon.
+            ask_id: The id of the question.
+            answer: The human's answer.
+            options: Environment and keys of the client that answers, for resumed runs, whose own client is gone.
 
         Raises:
-            NotFound: It is not open; says what became of it, as far as that is known.
+            NotFound: It is not open; the message says how it was settled, if known.
         """
         await self._trees.awake()
         for branch in () if self._board.has(ask_id) else self._kernel.all_opened:
-            row = branch.conversation.asks.get(ask_id)  # how it was settled before the board was made
+            row = branch.conversation.asks.get(ask_id)  # settled by an earlier daemon
             if row is not None and row["decision"] is not None:
                 self._board.note_settled(ask_id, Answer(decision=row["decision"], by=row.get("decided_by") or ""))
         late = self._trees.late.get(self._board.get(ask_id).branches[-1])
@@ -130,13 +129,13 @@ class Questions:
         return self._board.answer(ask_id, answer)
 
     def go_on(self, run_id: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Take over the questions that a run had asked before it was resumed."""
+        """Load the questions that a resumed run had asked before."""
         self._left[run_id] = {row["id"]: row for row in rows}
 
     def _take(self, run_id: str, fields: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Return the row of the question that is about to be asked, if it was asked before; once.
+        """Remove and return the row of a question that was asked before; None if it is new.
 
-        A question without an answer is recognised by its call, one with an answer only if it was exactly this one.
+        An unanswered question is recognised by its call, an answered one only if its action is the same too.
         """
         rows = self._left.get(run_id, {})
         for ask_id, row in rows.items():
@@ -146,23 +145,23 @@ class Questions:
         return None
 
     def close_left(self, branch: LiveBranch, run_id: str) -> None:
-        """Close the questions of a run whose calls have ended: those that nobody needs to answer any more too."""
+        """Close the questions of a run whose calls have ended, including unanswered ones that are not needed."""
         left = self._left.pop(run_id, {}).values()
         for row in [each for each in left if each["decision"] is None]:
             answer = Answer(decision="allow", reason="no question any more")
-            with contextlib.suppress(StoreError):  # closed with the run
+            with contextlib.suppress(StoreError):  # the end of the run closes it
                 self._record(branch, row, answer)
             self._board.note_settled(row["id"], answer)
             self._trees.on_asked(row["id"])
         self.forget(branch, run_id)
 
     def forget(self, branch: LiveBranch, run_id: str) -> None:
-        """Let no later daemon look for what comes of the answers to the questions of a run."""
+        """Delete the hints of a run's answered questions, which the next daemon need not look for."""
         for ask_id in self._answered.pop(run_id, ()):
             self._kernel.hints.note(branch.ref, "ask", ask_id, waits=False)
 
     def _record(self, branch: LiveBranch, row: Mapping[str, Any], answer: Answer) -> None:
-        """Record how a question was settled."""
+        """Record the answer to a question."""
         branch.recorder.record("ask", _answered_row(row, answer, branch.recorder.now_ms()))
         if answer.decision != "abort":
             self._answered.setdefault(row["run_id"], []).append(row["id"])
@@ -171,7 +170,7 @@ class Questions:
 
     @contextlib.contextmanager
     def _clocks_stopped(self, branch: LiveBranch, ancestors: Sequence[BranchRef]) -> Iterator[None]:
-        """Stop the clock of a branch's run and of those that wait for it, while a human is asked."""
+        """Stop the timers of a branch's run and of the runs above it while a human is asked."""
         above = (self._kernel.opened(ref.key) for ref in ancestors)
         with contextlib.ExitStack() as stack:
             for each in (branch, *above):
@@ -183,7 +182,7 @@ class Questions:
 def _row(
     branch: LiveBranch, run_id: str, fields: Mapping[str, Any], known: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """Return the ``ask`` row; of one that is asked again with its id and time."""
+    """Return the ``ask`` row; a question that is asked again keeps its id and time."""
     return {
         "id": known["id"] if known else new_id("ask"),
         "branch": branch.key,
@@ -198,7 +197,7 @@ def _row(
 
 
 def _answered_row(row: Mapping[str, Any], answer: Answer, now_ms: int) -> dict[str, Any]:
-    """Return the ``ask`` row of a question that was answered."""
+    """Return the ``ask`` row with its answer."""
     return {
         **row,
         "decision": answer.decision,

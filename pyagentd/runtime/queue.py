@@ -21,13 +21,13 @@ class Submission:
     """A message for the model.
 
     Attributes:
-        text: What it says; None takes the prompt that ends at the marker of ``at``, a state of the document.
-        options: What its client wants of the run that answers it.
-        id: Of the message, made by the client: the same submission twice is one message.
+        text: The text; None for the prompt that ends at the marker of ``at``, a version of the document.
+        options: The client's options for the run that answers it.
+        id: The id of the message, made by the client, so that a repeated submission is recognised.
         metadata: Of the message's row: ``agent``, ``model`` {provider_id, model_id}, ``trigger``, ``origin``, …
-        steer: Have the run in flight read it at its next step, if there is one before the run ends.
-        command: Whether it can be a slash command: as it looks, and one that changes something only where a human
-            is; ``never``, what it looks like; or one all the same, whatever it changes.
+        steer: Whether the run in flight reads it at its next step, if it has another one.
+        command: Whether the text may be a slash command: ``human`` if so, but commands that change something need a
+            human; ``never``; or ``always``, whatever the command changes.
     """
 
     text: str | None
@@ -40,7 +40,7 @@ class Submission:
 
     @property
     def payload(self) -> str:
-        """What tells it from another submission with the same id."""
+        """A hash that distinguishes it from another submission with the same id."""
         said = [self.text, None if self.text is not None else "document", self.steer]
         named = {key: self.metadata.get(key) for key in ("agent", "model")}
         return hashlib.sha256(json.dumps([said, named], sort_keys=True).encode()).hexdigest()[:32]
@@ -48,14 +48,14 @@ class Submission:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """What became of a submission.
+    """The result of a submission.
 
     Attributes:
         message_id: The message's id.
         run_id: The run that answers it; None while it is queued.
-        queued: Whether it waits for the run in flight.
-        seq: The log's last row.
-        ended: Of a submission that came before and is over, how: as its run ended, or ``canceled``; else "".
+        queued: Whether it is queued.
+        seq: The number of the log's last row.
+        ended: How a repeated submission ended before: the reason of its run's end, or ``canceled``; else "".
     """
 
     message_id: str
@@ -66,22 +66,22 @@ class Receipt:
 
 
 def is_persons(metadata: Mapping[str, Any]) -> bool:
-    """Return whether a message with this metadata is a person's: not a trigger's and not an agent's.
+    """Return whether a message with this metadata is from a person, not from a trigger or an agent.
 
-    Only a person goes on after an error.
+    Only a person's message continues a queue after an error.
     """
     return not metadata.get("trigger") and metadata.get("origin") != "agent"
 
 
-# The messages of one branch that wait for their turn: rows of its log, and nothing else.
+# The queued messages of one branch, which are stored as rows of its log only.
 #
 # A message is queued while its ``metadata_json`` has ``queued_at``; it fires when a row without that key is
-# recorded, and then its ``created_at`` is the time of firing. One that is taken back keeps a hidden tombstone
+# recorded, and then its ``created_at`` is the time of firing. A cancelled message leaves a hidden tombstone
 # (``queue_canceled_at``, ``hidden_at``). First come, first served: by ``queued_at``, which never decreases in a log,
-# and among equals by place in the log.
+# and among equals by position in the log.
 
 _OWN = ("queued_at", "steer", "interactive", "allow")  # metadata that only a queued message has
-_TOLD = ("agent", "model", "trigger", "agents")  # ... that clients are told as it is
+_TOLD = ("agent", "model", "trigger", "agents")  # ... that is sent to clients unchanged
 
 
 class Waitlist:
@@ -89,7 +89,7 @@ class Waitlist:
 
     Args:
         recorder: The branch's log.
-        session_id: Whose messages they are.
+        session_id: The session of the messages.
     """
 
     def __init__(self, recorder: Recorder, session_id: str) -> None:
@@ -98,14 +98,14 @@ class Waitlist:
 
     @property
     def waiting(self) -> list[Message]:
-        """The queued messages, the next one first."""
+        """The queued messages, next one first."""
         if not (queued := self._recorder.conversation.queued):
             return []
         known = queued.values()
         return sorted((message for message in known if "queued_at" in message.metadata), key=_queued_at)
 
     def to_wire(self) -> list[dict[str, Any]]:
-        """Return the queue as clients are told: {id, text, queued_at, steer, origin, …}, the next one first."""
+        """Return the queue in wire format: {id, text, queued_at, steer, origin, …}, next one first."""
         rows = []
         for message in self.waiting:
             metadata = message.metadata
@@ -123,7 +123,7 @@ class Waitlist:
         """Return a queued message.
 
         Raises:
-            NotFound: There is no such message in the queue; says what became of it.
+            NotFound: The message is not in the queue; the error says whether it was sent or cancelled.
         """
         conversation = self._recorder.conversation
         message = conversation.queued.get(message_id)
@@ -136,7 +136,7 @@ class Waitlist:
         raise NotFound(f"The queue has no message {message_id}", hint="`pyagentd queue SESSION` lists it")
 
     def add(self, text: str, given: Submission) -> str:
-        """Record a message that waits, and return its id.
+        """Record a queued message, and return its id.
 
         Raises:
             StoreError: The disk refused.
@@ -164,7 +164,7 @@ class Waitlist:
         return str(rows[0][1]["id"])
 
     def cancel(self, message_id: str) -> str:
-        """Take a message back and return its text; a tombstone stays.
+        """Cancel a message and return its text; a tombstone stays.
 
         Raises:
             NotFound: It is not in the queue.
@@ -195,7 +195,7 @@ class Waitlist:
     def fire(
         self, message: Message, *, text: str, metadata: Mapping[str, Any] | None = None
     ) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield the rows, type and data, with which a queued message is the turn that begins now."""
+        """Yield the rows, type and data, that turn a queued message into the user message of a turn."""
         now = self._recorder.now_ms()
         merged = {**message.metadata, **(metadata or {})}
         kept = {key: value for key, value in merged.items() if key not in _OWN}
@@ -204,7 +204,7 @@ class Waitlist:
         yield "part", self._part(message, text, now)
 
     def _part(self, message: Message, text: str, now: int) -> dict[str, Any]:
-        """Return the row of a message's text, another one by now."""
+        """Return the row of a message's text part with a new text."""
         data = {"type": "text", "text": text}
         part = part_row(message_id=message.id, session_id=self._session_id, index=0, data=data, now_ms=now)
         known = message.parts[0].row if message.parts else part

@@ -1,4 +1,4 @@
-"""What an earlier daemon left waiting: remembered, found once, and gone on with where it was left."""
+"""Resumes suspended runs, open questions and queues of an earlier daemon."""
 
 import asyncio
 import logging
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Remembering, for the next daemon, in which branches something waits (``store.db.tasks``).
+# Hints for the next daemon: the branches in which something waits (``store.db.tasks``).
 #
-# Nobody waits for it and nothing depends on it: changes are gathered while the last ones are written, and what cannot
-# be written is logged.
+# Writing them is asynchronous and best effort: changes are gathered while earlier ones are written, and a failure is
+# only logged.
 
 
 class WaitingRun(NamedTuple):
-    """Something that an earlier daemon left waiting."""
+    """A question, queued message or background result that an earlier daemon left waiting."""
 
     ref: BranchRef
     kind: str
@@ -41,9 +41,9 @@ class PendingHints:
 
     Args:
         state: The database.
-        projection: Names branches as the database does.
-        clock: For when it was.
-        own: Runs an errand that is waited for before the daemon ends.
+        projection: Maps branches to their names in the database.
+        clock: Gives the time of a hint.
+        own: Runs a coroutine in a task that the daemon awaits before it ends.
     """
 
     def __init__(
@@ -61,14 +61,14 @@ class PendingHints:
         self._writing = False
 
     def note(self, branch: BranchRef, kind: str, id: str, *, waits: bool = True) -> None:
-        """Remember that something waits in a branch, or that it does not any more."""
+        """Record that something waits in a branch, or, without ``waits``, that it does not any more."""
         self._changes[Hint(self._projection.key(branch.branch_dir), kind, id)] = waits
         if not self._writing:
             self._writing = True
             self._own(self._write())
 
     def found(self) -> list[WaitingRun]:
-        """Return what waits, and forget what waited in branches that are gone; blocks, for a thread."""
+        """Return what waits, and delete the hints of branches that are gone; blocks, for a thread."""
         waiting = []
         try:
             for hint in tasks.found(self._state):
@@ -97,45 +97,45 @@ class PendingHints:
         self._writing = False
 
 
-# What an earlier daemon left waiting: found once for each tree, and gone on with where it was left.
+# Finding and resuming suspended runs, once for each tree of sessions.
 #
-# Opening a branch whose run waits resumes the run; whoever opens any branch of a tree has the tree looked at first,
-# so nobody ever sees a run that is neither in flight nor over. The branch at the root is opened with it, and its run
-# opens the agents it waits for.
+# Opening a branch with a suspended run resumes the run. The tree of a branch is scanned before any of its branches is
+# opened, so no client sees a run that is neither in flight nor over. The topmost branches with a suspended run are
+# opened at once, and their runs open the agents that they wait for.
 
-ASKED_AGAIN_S = 10.0  # to wait for questions of an earlier daemon before saying that there are no others
+ASKED_AGAIN_S = 10.0  # how long to wait until questions of an earlier daemon are asked again
 
 
 class SessionTrees:
-    """The trees of sessions this daemon has looked at.
+    """Finds the suspended runs of earlier daemons in trees of sessions.
 
     Args:
         kernel: Opens the branches.
 
     Attributes:
-        suspended: The runs that wait, by the key of their branch; whoever opens that goes on with it.
-        late: What clients brought for the resumed runs of a tree, by its root's key.
+        suspended: The suspended runs by the key of their branch; opening the branch resumes the run.
+        late: The environment of clients for the resumed runs of a tree, by its root's key.
     """
 
     def __init__(self, kernel: "Kernel") -> None:
         self._kernel = kernel
-        self._looks: dict[str, asyncio.Task[None]] = {}  # going on now, by the root's key
-        self._looked: set[str] = set()  # keys of roots; a finished task would keep the client it began for
+        self._looks: dict[str, asyncio.Task[None]] = {}  # scans in progress, by the root's key
+        self._looked: set[str] = set()  # keys of scanned roots; a finished task would keep its client in memory
         self.suspended: dict[str, SuspendedRun] = {}
         self.late: defaultdict[str, LateArrival] = defaultdict(LateArrival)
         self._expected: dict[str, str] = {}  # ids of questions that will be asked again, with their runs
-        self._found: set[str] = set()  # ids of all questions that were
+        self._found: set[str] = set()  # ids of all questions found
         self._moved = asyncio.Event()
         self._waking: asyncio.Task[None] | None = None
 
     # -- finding -----------------------------------------------------------------------------------------------
 
     def wake_all(self) -> None:
-        """Look at the trees in which something waited, and have what goes on in them go on."""
+        """Scan the trees in which something waits, and resume their runs and queues, in the background."""
         self._waking = self._kernel.spawn(self._wake_all())
 
     async def wake(self, ref: BranchRef) -> None:
-        """Return when the tree of a branch has been looked at."""
+        """Scan the tree of a branch, or wait until it is scanned."""
         root = paths.root_of(ref)
         if root.key in self._looked:
             return
@@ -144,7 +144,7 @@ class SessionTrees:
         await asyncio.shield(task)
 
     async def awake(self) -> None:
-        """Return when the questions that an earlier daemon left open are asked again, as far as that is known."""
+        """Wait until the known open questions of an earlier daemon are asked again, with a time limit."""
         if self._waking is not None:
             await asyncio.shield(self._waking)
             self._waking = None
@@ -167,13 +167,13 @@ class SessionTrees:
                 owed[ref.key] = ref
             elif id not in self._found:
                 hints.note(ref, kind, id, waits=False)
-        for ref in owed.values():  # results that are owed and queued messages are delivered when it is opened
+        for ref in owed.values():  # opening it delivers results and queued messages
             self._kernel.spawn(self._kernel.hold(ref))
 
     async def _look(self, root: BranchRef) -> None:
         try:
             tree = await asyncio.to_thread(suspended_runs, root)
-        except StoreError as error:  # whoever opens it is told
+        except StoreError as error:  # reported to the client that opens it
             log.warning("%s", error)
             return
         finally:
@@ -181,7 +181,7 @@ class SessionTrees:
             del self._looks[root.key]
         found = tree.values()
         asked = [ask for each in found for ask in (*each.asks, *each.answered)]
-        if not found or any(map(self._kernel.asks.knows, asked)):  # a copied session must not go on with them
+        if not found or any(map(self._kernel.asks.knows, asked)):  # a copied session must not resume them
             return
         self.suspended.update(tree)
         asks = {ask: each.run_id for each in found for ask in each.asks}
@@ -192,19 +192,19 @@ class SessionTrees:
             if each.is_first:
                 self._kernel.spawn(self._kernel.hold(each.ref))
 
-    # -- going on ----------------------------------------------------------------------------------------------
+    # -- resuming ----------------------------------------------------------------------------------------------
 
     def below(self, ref: BranchRef) -> list[BranchRef]:
-        """Return the agents under a branch that runs wait for and nobody has opened yet, the nearest first."""
+        """Return the agents below a branch with suspended runs that other runs wait for, nearest first."""
         awaited = (each.ref for each in self.suspended.values() if not each.is_first)
         return [agent for agent in awaited if agent.branch_dir.is_relative_to(ref.branch_dir)]
 
     def on_asked(self, ask_id: str) -> None:
-        """Note that a question is asked again."""
+        """Handle a question that is asked again."""
         if self._expected.pop(ask_id, None) is not None:
             self._moved.set()
 
     def on_run_ended(self, run_id: str) -> None:
-        """Note that a run asks nothing any more."""
+        """Stop expecting questions of a run."""
         for ask_id in [ask for ask, run in self._expected.items() if run == run_id]:
             self.on_asked(ask_id)

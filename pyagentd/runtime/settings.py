@@ -19,25 +19,25 @@ from pyagentd.store.paths import BranchRef
 
 DEFAULT_MAX_TOKENS = 32_000  # of one answer; room for a long file in one call
 THINKING_TOKENS = {"low": 4_000, "medium": 12_000, "high": 32_000}
-"""How many tokens a model may think, by ``Preset.thinking``; they come on top of those of the answer."""
+"""Token limits for thinking by ``Preset.thinking``, in addition to those of the answer."""
 
 
 @dataclass(slots=True, kw_only=True)
 class LateArrival:
-    """What whoever answers brings for runs whose own client was gone with an earlier daemon."""
+    """The environment of a later client for resumed runs, whose own client was lost with an earlier daemon."""
 
     env: dict[str, str] = field(default_factory=dict)
 
     def take(self, options: "SendOptions") -> None:
-        """Take the environment of a client, if it has any."""
-        if options.env and options.env is not self.env:  # what is brought may be what was brought before
+        """Replace the environment by that of a client, if it has one."""
+        if options.env and options.env is not self.env:  # ``options`` may hold this very mapping
             self.env.clear()
             self.env.update(options.env)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendOptions:
-    """What the client that sent a message wants of its run; agents of the run inherit it."""
+    """The options of a client for the run of its message; agents of the run inherit them."""
 
     interactive: bool = False  # a human can be asked
     env: Mapping[str, str] = field(default_factory=dict, repr=False)  # backend, base URL, PATH, keys
@@ -46,7 +46,7 @@ class SendOptions:
 
 
 class LastOptions(dict[str, SendOptions]):
-    """What people sent last, by the key of a branch; sessions of the same person share it, however many there are."""
+    """The last options that a person sent, by the key of a branch; equal options are stored as one object."""
 
     def __setitem__(self, key: str, options: "SendOptions") -> None:
         latest = next(reversed(self.values()), options)
@@ -54,7 +54,7 @@ class LastOptions(dict[str, SendOptions]):
 
 
 def parse_model(model: str, config: Config) -> str:
-    """Return ``[PROVIDER/]NAME``; ``BadRequest`` if it is not a name, ``ConfigError`` for another provider."""
+    """Return ``[PROVIDER/]NAME``; raises ``BadRequest`` for a bad name, ``ConfigError`` for an unknown provider."""
     text = model.strip()
     if not text or any(char.isspace() or not char.isprintable() for char in text):
         raise BadRequest(f"{model[:80]!r} is not a model", hint="Give its name, or BACKEND/NAME")
@@ -64,17 +64,17 @@ def parse_model(model: str, config: Config) -> str:
 
 
 class PresetSource(Protocol):
-    """Who knows the presets that hold: ``Presets``, or ``turn_agent.TurnPresets`` for one run."""
+    """A source of presets: ``Presets``, or ``turn_agent.TurnPresets`` for one run."""
 
     def of_branch(self, ref: BranchRef) -> Preset:
-        """Return the configuration of a branch; raises ``PresetError``."""
+        """Return the preset of a branch; raises ``PresetError``."""
         ...
 
 
 def permitted_tools(
     presets: PresetSource, ref: BranchRef, ancestors: tuple[BranchRef, ...], tools: Iterable[str]
 ) -> list[str]:
-    """Return those of ``tools`` that the model is told about: nothing, own or above, denies all they could do."""
+    """Return the ``tools`` that no profile or read-only mode, of the branch or of those above, denies completely."""
     held = [presets.of_branch(each) for each in (ref, *ancestors)]
     profiles = [resolve_profile(each.profile) for each in held]
     if any(each.read_only for each in held):
@@ -86,16 +86,16 @@ def provider_of(preset: Preset, config: Config, options: "SendOptions") -> str:
     """Return the name of the backend that serves a preset to a client.
 
     Raises:
-        ConfigError: The preset names a backend nobody configured.
+        ConfigError: The preset names a backend that is not configured.
     """
     return _known_backend(preset, config, options).name
 
 
 def configured_provider(preset: Preset, config: Config, options: "SendOptions") -> str:
-    """Return the name of the backend that a preset names, or of the one that serves it if nobody configured that.
+    """Return the name of the backend that a preset names, or of the one that serves it if that is not configured.
 
     Raises:
-        ConfigError: Nobody configured either.
+        ConfigError: Neither is configured.
     """
     try:
         return config.backend(preset.backend).name
@@ -104,30 +104,30 @@ def configured_provider(preset: Preset, config: Config, options: "SendOptions") 
 
 
 def _known_backend(preset: Preset, config: Config, options: "SendOptions") -> BackendSettings:
-    # What the client's environment says holds for its run; ours stands in for a client that sent none.
+    # A client's environment decides; without one, the daemon's environment does.
     override = options.env.get("PYAGENTD_BACKEND") if options.env else config.backend_override
     return config.backend(override or preset.backend, options.env)
 
 
 def with_backend_and_model(preset: Preset, config: Config, options: "SendOptions") -> Preset:
-    """Return ``preset`` with the backend and the model that answer a client; "" where nobody names a model.
+    """Return ``preset`` with the backend and the model that answer a client; the model is "" if none is named.
 
-    A backend that stands in for the preset's brings its own model: it need not have the one that the preset names.
+    A backend that replaces the preset's brings its own model, since it may not have the one that the preset names.
 
     Raises:
-        ConfigError: The preset names a backend nobody configured.
+        ConfigError: The preset names a backend that is not configured.
     """
     known = _known_backend(preset, config, options)
     default = config.default.model if is_backend(config, config.default.backend or "anthropic", known.name) else ""
     own = known.model or default
-    stand_in = known.name if known.kind == "offline" else ""  # it has no models, so it goes by its own name
+    stand_in = known.name if known.kind == "offline" else ""  # it has no models, so its own name is used
     if is_backend(config, preset.backend, known.name):
         return replace(preset, model=preset.model or own or stand_in)
     return replace(preset, backend=known.name, model=own or preset.model or stand_in)
 
 
 def is_backend(config: Config, named: str, backend: str) -> bool:
-    """Return whether what a preset or a user calls ``named`` is the backend ``backend``."""
+    """Return whether the name ``named`` in a preset or from a user means the backend ``backend``."""
     try:
         return config.backend(named).name == backend
     except ConfigError:
@@ -138,11 +138,11 @@ def extra_model(configured: str, backend: str, model: str, config: Config) -> st
     """Return the model for a title or a summary of a run that ``model`` answers.
 
     Args:
-        configured: What the user set for all of them, ``[BACKEND/]NAME``. Without BACKEND it is one of the default
-            backend; another backend that has a model of its own need not have it.
-        backend: The run's.
-        model: The run's.
-        config: What is known of the backend.
+        configured: The user's setting, ``[BACKEND/]NAME``. Without BACKEND it is a model of the default backend,
+            which another backend with its own model may not have.
+        backend: The run's backend.
+        model: The run's model.
+        config: The configuration.
     """
     provider, _, name = configured.rpartition("/")
     if provider:
@@ -160,16 +160,16 @@ def backend_for(
     *,
     template: Callable[[], tuple[str, Path]] | None = None,
 ) -> tuple[Backend, str]:
-    """Return the model's server and the model's name for a preset.
+    """Return the backend and the model's name for a preset.
 
     Args:
         preset: The preset.
-        config: What is known of its backend.
-        options: What the client sent.
+        config: The configuration.
+        options: The client's options.
         template: Returns the name and the file by which the user knows the preset, for errors.
 
     Raises:
-        ConfigError: The preset names a backend nobody configured.
+        ConfigError: The preset names a backend that is not configured.
         NoKey: The backend needs a key and none is known.
         PresetError: Neither preset nor backend names a model.
     """
@@ -185,14 +185,14 @@ def backend_for(
 
 
 def server_of(known: BackendSettings, options: "SendOptions") -> factory.BackendSettings:
-    """Return where a provider's server is, with the key for it as a client has it."""
+    """Return the settings to connect to a backend, with the client's key."""
     return factory.server_of(known, key_of(known, options))
 
 
 def key_of(known: BackendSettings, options: "SendOptions") -> str | None:
-    """Return the key for a backend: the client's, else our own environment's.
+    """Return the key for a backend from the client's environment, else from the daemon's.
 
-    A backend that names no variable gets none: a key must not reach a server it was not meant for.
+    A backend without ``key_env`` gets no key, since a key must not be sent to another server.
     """
     if (variable := known.key_env) is None:
         return None
@@ -202,7 +202,7 @@ def key_of(known: BackendSettings, options: "SendOptions") -> str | None:
 
 
 def variable_of(name: str, options: "SendOptions") -> str:
-    """Return a secret from the client's environment, else from our own; "" when neither has it."""
+    """Return a secret from the client's environment, else from the daemon's; "" if neither has it."""
     value = options.env.get(name) or os.environ.get(name) or ""
     conceal(value)
     return value

@@ -1,4 +1,4 @@
-"""A backend that records each request of a run as it was sent, and how it was answered."""
+"""A backend that records each request of a run, and the end of its answer."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
@@ -15,37 +15,37 @@ from pyagentd.store.trace import TraceWriter
 
 
 class RequestWatch(Protocol):
-    """Who is told of the answer to one request.
+    """Watches the answer to one request.
 
     Attributes:
-        inside: What surrounds the wait for each batch, None for nothing.
+        inside: Returns a context manager that is entered during the wait for each batch; None for none.
     """
 
     inside: Callable[[], AbstractContextManager[object]] | None
 
     def see(self, batch: Sequence[StreamItem]) -> None:
-        """Take a batch of the answer."""
+        """Handle a batch of the answer."""
         ...
 
     def end(self, error: PyagentdError | None) -> None:
-        """Take the end: that of an answer, an error, or neither where whoever asked stopped early."""
+        """Handle the end of the answer; ``error`` is None if it succeeded or was cancelled."""
         ...
 
 
 Watcher = Callable[[ModelRequest], RequestWatch]
-"""Is told of each request of a run before it is sent, and returns who watches it."""
+"""Called with each request of a run before it is sent; returns its watch."""
 
 
 class WatchedBackend:
-    """The backend of one run: its requests are completed at the last moment, traced and watched.
+    """The backend of one run, which completes, traces and watches its requests.
 
     Args:
-        backend: Who answers.
-        trace: Where each request is noted as it was sent, how long the answer took and how it ended.
-        run_id: Whose requests they are.
-        clock: For when a request was sent.
-        watchers: Who else is told of each request.
-        completed: Returns the messages as they are sent; None where those of a request are.
+        backend: The backend that answers.
+        trace: Records each request as it was sent, and duration and end of its answer.
+        run_id: The id of the run.
+        clock: Gives the time of a request.
+        watchers: Further watchers of each request.
+        completed: Returns the messages with their attachments; None if a request has none.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class WatchedBackend:
             completed = replace(request, messages=messages, sent=step.sent)
             async with aclosing(self._backend.stream(completed)) as batches:
                 while True:
-                    # Between batches this runs in whatever context its consumer has.
+                    # Only the wait is inside: between batches, the consumer's context applies.
                     with inside():
                         batch = await anext(batches, None)
                     if batch is None:
@@ -96,12 +96,12 @@ class WatchedBackend:
                 each.end(error)
 
     async def close(self) -> None:
-        """Close the other backend."""
+        """Close the wrapped backend."""
         await self._backend.close()
 
 
 class _Step:
-    """One request on its way, as the trace has it."""
+    """The trace of one request in flight."""
 
     inside: Callable[[], AbstractContextManager[object]] | None = None
 
@@ -121,7 +121,7 @@ class _Step:
         self._stop: StepFinished | None = None
 
     def sent(self, body: Body) -> None:
-        """Note an attempt; one that repeats the last, word for word, is counted only."""
+        """Record an attempt; one with the same body as the last is only counted."""
         self._attempts += 1
         if body != self._sent:
             self._sent = body
@@ -130,7 +130,7 @@ class _Step:
             self._trace.request(body, step=self._number, attempt=self._forms, purpose=self._purpose, at_ms=at_ms)
 
     def see(self, batch: Sequence[StreamItem]) -> None:
-        """Note what of a batch is about time, retries and the end."""
+        """Record time, retries, calls and the end from a batch."""
         for item in batch:
             match item:
                 case RetryNotice():
@@ -145,7 +145,7 @@ class _Step:
                 self._first_s = self._now()
 
     def end(self, error: PyagentdError | None) -> None:
-        """Note the end; what was never sent has none."""
+        """Record the end of a request that was sent."""
         if not self._sent:
             return
         told = None if error is None else {"code": error.code, "message": mask_secrets(str(error))}
