@@ -29,7 +29,7 @@ from pyagentd.words import printable
 
 _WIDTH = 160  # columns of a line
 _LONGEST = 400  # characters of the question
-_MOST_PREVIEW, _MOST_COMMANDS, _MOST_WORDS = 24, 12, 6  # lines: what does not fit a window cannot be scrolled
+_MOST_PREVIEW, _MOST_COMMANDS, _MOST_WORDS = 24, 12, 6  # lines: a question that exceeds the window cannot be scrolled
 
 
 class Key(TypedDict):
@@ -124,7 +124,7 @@ def lines_of(ask: Mapping[str, Any], *, width: int | None = _WIDTH) -> Iterator[
     yield from _first_lines(warnings, width and _MOST_WORDS)
     if preview := str(ask.get("preview") or "").rstrip() or _hidden_text(ask, head[-1].text):
         all_lines = preview.split("\n")
-        if width and not _is_diff(ask):  # in lines of at most so many columns
+        if width and not _is_diff(ask):  # wrap long lines
             starts = [(line, range(0, max(1, len(line)), _WIDTH)) for line in all_lines]
             all_lines = [line[at : at + _WIDTH] for line, places in starts for at in places]
         most = _MOST_PREVIEW if width else len(all_lines)

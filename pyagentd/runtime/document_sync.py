@@ -63,7 +63,7 @@ log = logging.getLogger(__name__)
 
 FIELDS = ("model", "backend", "tools", "temperature", "max_tokens")
 
-_GPTELS = re.compile(r"(?!mcp__)[^:*\s]+")  # neither a server's tool nor a name for several
+_GPTELS = re.compile(r"(?!mcp__)[^:*\s]+")  # neither an MCP server's tool nor a pattern
 
 Override = Mapping[str, Any]
 """Values that the user set, by the names in ``FIELDS``."""
@@ -218,7 +218,7 @@ class LiveDocument:
         roles_at: The revision of the last change of roles alone.
     """
 
-    _latest: ClassVar[int] = 0  # the largest revision of any document here
+    _latest: ClassVar[int] = 0  # the largest revision of any document of this daemon
 
     def __init__(self, document: Document, marker: int | None, file: CachedDocument) -> None:
         # A document may be reloaded faster than the clock ticks: a client's old revision must not match the new copy.
@@ -738,7 +738,7 @@ class DocumentSync:
             return False
         live = self._live
         if self.settings not in (None, self.seen) and (live is None or live.document.body):
-            return True  # an empty document stays so
+            return True  # settings are not written into an empty document
         return not self.complete or (live is not None and (bool(live.unsaved) or live.is_dirty))
 
     @property
@@ -940,7 +940,7 @@ _rooms: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKe
 
 
 # Comparing the document with the log: recovered roles, lost messages, notes. Aligning megabytes blocks, so it runs
-# in a thread, and only if another program changed the text.
+# in a thread, and only after the document was opened or another program changed it.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -151,7 +151,7 @@ class Grants:
         return revoked
 
     def _of_session(self, root: BranchRef) -> tuple[Grant, ...]:
-        """Return the grants of the session, from its row where the branch is open."""
+        """Return the grants of the session, read from its row if the branch is open."""
         recorded, grants = self._sessions.get(root.key, (_UNREAD, ()))
         live = self._kernel.opened(root.key)
         if live is not None and (now := live.conversation.session.get("permissions_json")) is not recorded:

@@ -77,7 +77,7 @@ _RESTING_BYTES = 32 << 20  # total size of their logs
 _RESTING_S = 10 * 60.0  # how long they are kept
 
 _ASKED = ("ask", "answered")
-_OVERSEEN = ("agents", "task")  # kinds of events that are about more than one conversation
+_OVERSEEN = ("agents", "task")  # kinds of events that overseers get from all sessions
 
 _T = TypeVar("_T")
 F = TypeVar("F", bound=Feature)

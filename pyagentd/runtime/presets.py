@@ -310,7 +310,7 @@ class Presets:
         self._warm: set[str] = set()  # workspace roots whose templates were read
 
     def of_branch(self, ref: BranchRef) -> Preset:
-        """Return the configuration of a branch, the only source of it.
+        """Return the preset of a branch, the only source of its configuration.
 
         In a foreign session, see ``Origins``, the profile is ignored, commands are confined without network, and no
         MCP server is started.
@@ -358,7 +358,7 @@ class Presets:
         cached = self._cache.get(str(file))
         if cached is None or cached[0] != signature:
             cached = (signature, self.of_content(presetfile.content(file, links=links), file, name))
-            while len(self._cache) >= _REMEMBERED:  # every agent has a preset of its own
+            while len(self._cache) >= _REMEMBERED:  # every agent has its own preset
                 del self._cache[next(iter(self._cache))]
             self._cache[str(file)] = cached
         return cached[1]
