@@ -168,7 +168,7 @@ def page() -> str:
         if rest.strip():
             parts.append(markdown(rest.strip()) + "\n")
         if each.human:
-            parts.append("Only for a client with a person at it: it said hello with `human`.\n")
+            parts.append("Only for clients with a human, who said hello with `human`.\n")
         if each.parameters:
             parts.append("\n".join(map(line, each.parameters.values())) + "\n")
         replies = ["\n".join(reply_lines(part)).replace("``", "`") for part in parts_of(each.reply)]

@@ -48,7 +48,7 @@ _SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "Earlier and other versions": {
         "rewind": ("history", "hide everything after a prompt"),
         "unrewind": ("history", "undo the last rewind"),
-        "fork": ("history", "make a session of its own up to a message"),
+        "fork": ("history", "make a new session of the messages up to one"),
         "variants": ("history", "list or choose other answers to the same prompt"),
         "branch": ("sessions", "create a branch at a prompt"),
         "branches": ("sessions", "list the branches of a session"),
@@ -74,7 +74,7 @@ _SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "grants": ("asks", "list or revoke grants"),
         "scope": ("asks", "test what a session may read, write or run"),
         "audit": ("asks", "list what was allowed and denied, and why"),
-        "trust": ("tools", "trust a session that came from elsewhere"),
+        "trust": ("tools", "trust a session that was made elsewhere"),
     },
     "Set up": {
         "doctor": ("doctor", "check the installation"),

@@ -175,7 +175,7 @@ class Transcript:
 
     def __init__(self, *, apart: bool = False) -> None:
         self._apart = apart
-        self._part_lines: str | None = None  # kind of the last printed block, while it can continue
+        self._last_block: str | None = None  # kind of the last printed block, while it can continue
         self._inside: str | None = None  # kind of the open fence
         self._closer = ""  # a fence that may have closed it: reasoning can contain fences
         self._told = 0  # number of shown calls whose text in the document has not arrived yet
@@ -193,7 +193,7 @@ class Transcript:
             yield from self._say("answer", text)
         elif role is None:
             # Separators and the next prompt are not printed.
-            self._part_lines = None
+            self._last_block = None
 
     def tool(self, call: Mapping[str, Any]) -> Iterator[Piece]:
         """Yield the line of a finished call; the call's text in the document is then skipped."""
@@ -240,7 +240,7 @@ class Transcript:
 
     def _line(self, call: str) -> Iterator[Piece]:
         yield from self.end()
-        self._part_lines = "tool"
+        self._last_block = "tool"
         self._anything |= not self._apart
         yield Piece(f"• {call}\n", "dim")
 
@@ -248,19 +248,19 @@ class Transcript:
         yield from self.end()
         if self._anything and not self._apart:
             yield Piece("\n")
-        self._part_lines = "compaction"
+        self._last_block = "compaction"
         self._anything |= not self._apart
         yield Piece(f"── compacted {what} ──\n", "dim")
 
     def _say(self, block: str, text: str, style: Style = "plain") -> Iterator[Piece]:
-        if block != self._part_lines:
+        if block != self._last_block:
             text = text.lstrip("\n")
             if not text:
                 return
             yield from self.end()
             if self._anything:
                 yield Piece("\n")
-            self._part_lines = block
+            self._last_block = block
         if text:
             self._anything = True
             self.at_line_start = text.endswith("\n")

@@ -180,7 +180,7 @@ def changes(session: str, message: str | None, diff: bool, as_json: bool) -> Non
     "--conflicts",
     type=click.Choice(["keep", "copy", "overwrite"]),
     default="keep",
-    help="Files that somebody else changed since: keep them (default), overwrite, or copy (keeps both).",
+    help="Files that were changed again since: keep them (default), overwrite them, or copy (keeps both).",
 )
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))

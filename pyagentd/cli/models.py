@@ -94,7 +94,7 @@ def _local(*, apply: bool, as_json: bool) -> int:
         click.echo(printable(each.words))
     if found and apply:
         written = use(found[0], file := config_file(os.environ))
-        click.echo(f"\n{file} says now what follows{DAEMON_NOTE}.\n\n{written}", err=as_json)
+        click.echo(f"\nAdded to {file}{DAEMON_NOTE}.\n\n{written}", err=as_json)
     return ExitCode.DONE if found else ExitCode.FAILED
 
 

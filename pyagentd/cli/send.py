@@ -117,7 +117,7 @@ def _message_options(command: Command) -> Command:
         multiple=True,
         type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
         metavar="FILE",
-        help="Attach a copy of this file, or with - of what comes on stdin. May be repeated.",
+        help="Attach a copy of this file, or of standard input with -. May be repeated.",
     )
     return agent(model(files(command)))
 

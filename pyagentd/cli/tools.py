@@ -380,7 +380,7 @@ def _trust_page(link: DaemonClient, name: str, *, quiet: bool, **arguments: Any)
             print_page(page)
     replies = [link.call(each["operation"], **each["arguments"]) for each in page["actions"]]
     if not quiet:
-        note("trusted" if replies else "nothing here waits for your word")
+        note("trusted" if replies else "nothing here waits for your trust")
     return replies[0] if replies else None
 
 

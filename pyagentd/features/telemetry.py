@@ -20,7 +20,7 @@ from uuid import uuid4
 
 from pyagentd import __version__
 from pyagentd.config.tables import TelemetryTable
-from pyagentd.errors import NotInstalled, PyagentdError
+from pyagentd.errors import ConfigError, PyagentdError
 from pyagentd.installation import extra
 from pyagentd.llm.backend import ModelRequest, PartFinished, RetryNotice, StepFinished, StreamItem
 from pyagentd.log import correlate, mask_secrets
@@ -253,7 +253,8 @@ class _Spans:
     A trace has the runs of a session and of the agents below it, from its first run until none is in flight.
 
     Raises:
-        NotInstalled: The extra ``otel`` is missing, or the redaction function cannot be loaded.
+        NotInstalled: The extra ``otel`` is missing.
+        ConfigError: The redaction function cannot be loaded.
     """
 
     def __init__(self, table: TelemetryTable, telemetry: Telemetry) -> None:
@@ -470,12 +471,12 @@ def _import_function(name: str) -> Callable[[str, str], object]:
     """Import the function ``MODULE:NAME``.
 
     Raises:
-        NotInstalled: It cannot be imported.
+        ConfigError: It cannot be imported.
     """
     try:
         return pkgutil.resolve_name(name)  # type: ignore[no-any-return]
     except Exception as error:  # the user's own module
-        raise NotInstalled(
+        raise ConfigError(
             f"[telemetry] redact = {name!r} cannot be loaded: {error}", hint="Write MODULE:FUNCTION"
         ) from error
 

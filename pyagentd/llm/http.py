@@ -125,7 +125,7 @@ def _parse(block: bytes) -> SseEvent | None:
     return SseEvent(name.decode("utf-8", "replace"), data[0] if len(data) == 1 else b"\n".join(data))
 
 
-AGAIN = "What was said before stands: send again"
+AGAIN = "The text so far is kept: send again"
 MAX_TEXT = 4_000_000  # characters of text and reasoning in one answer
 MAX_ANSWER = 32_000_000  # characters of one answer, arguments included; of one event that is not complete, bytes
 MAX_CALLS = 128  # in one answer
@@ -136,7 +136,7 @@ def too_much(what: str) -> ProviderError:
     """Return the error for an answer that has more than ``what``."""
     return ProviderError(
         f"The model's answer was cut off: it has more than {what}",
-        hint="What was said before stands: send again, and ask for less at a time",
+        hint="The text so far is kept: send again, and ask for less at a time",
     )
 
 

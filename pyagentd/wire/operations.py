@@ -39,7 +39,7 @@ class Operation:
 
     name: str  # as on the wire, kebab-case
     run: Callable[..., Awaitable[Any]]
-    human: bool  # whether only a client with a person at it may call it
+    human: bool  # whether only a client with a human may call it
     parameters: Mapping[str, Parameter]  # by name
     required: tuple[str, ...]  # names of those that must be given
     reply: Any  # the annotation of what it returns

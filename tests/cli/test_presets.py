@@ -61,7 +61,7 @@ def test_a_broken_preset_is_told_with_its_line_and_hides_no_other(system: System
     assert "Mine." in listed and "explorer" in listed
     refused = system.run("presets", "--trust")
     assert "Cannot be used" in refused.stderr and "theirs.md:5" in refused.stderr
-    assert "nothing here waits for your word" in refused.stderr
+    assert "nothing here waits for your trust" in refused.stderr
     assert "wait" not in system.run("presets").stderr
 
 
