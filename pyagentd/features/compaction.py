@@ -683,7 +683,7 @@ class CompactionRun(Run):
         self._compact = compact
 
     async def _begin(self) -> Step | None:  # type: ignore[override]  # its first step is its last
-        await self._recorder.commit()
+        await self._prepare()
         self._move(RunPhase.COMPACT)
         await self._compact()
         return None
@@ -715,6 +715,7 @@ async def compact(kernel: "Kernel", branch: "LiveBranch", options: SendOptions, 
             recorder=branch.recorder,
             view=found.view,
             settings=settings,
+            prepare=branch.secure,
             observe=lambda run, status: branch.state.set_phase(str(status.get("phase", ""))),
         )
         # No await from here on: what is started gets supervised.

@@ -583,6 +583,7 @@ class MissionRun(Run):
         self._gate = Gate()  # parallel-safe calls run together, others alone
 
     async def _begin(self) -> Step:
+        await self._prepare()
         await self._recorder.commit()
         return self._pursue
 

@@ -722,6 +722,13 @@ class DocumentSync:
             await self._write()
 
     @property
+    def lacks_text(self) -> bool:
+        """Whether the file lacks more than blank lines, with which the text of a run begins."""
+        if self._live is None:
+            return not self.complete
+        return any(hunk.end > hunk.begin or hunk.text.strip() for edit, _ in self._live.unsaved for hunk in edit)
+
+    @property
     def is_current(self) -> bool:
         """Whether the document is in memory and equals the file."""
         live = self._live

@@ -839,6 +839,7 @@ class Run:
         recorder: The recorder of the branch.
         view: The messages that the model sees, the prompt last.
         settings: Its settings.
+        prepare: Awaited before its first request; writes the document.
         observe: Called at every change of its status.
         steering: Returns steering messages of the user, see ``Steering``.
         resumed: The recorded state of a run that an earlier daemon began; ``view`` then ends with its answer so far.
@@ -857,6 +858,7 @@ class Run:
         recorder: Recorder,
         view: tuple[Message, ...],
         settings: RunSettings,
+        prepare: Callable[[], Awaitable[None]],
         observe: "Callable[[Run, Mapping[str, Any]], None]",
         steering: Steering | None = None,
         resumed: ResumedRun | None = None,
@@ -867,6 +869,7 @@ class Run:
         self._steering = steering
         self._recorder = recorder
         self._settings = settings
+        self._prepare = prepare
         self._observe = observe
         self._log = settings.log or OrgLog(settings.context.branch_dir)
         digest = hashlib.sha256(settings.system.encode("utf-8", "replace")).hexdigest()
@@ -967,6 +970,7 @@ class Run:
 
     async def _begin(self) -> Step:
         self._secure()
+        await self._prepare()
         if self._settings.ready is not None:
             await self._settings.ready()
         self._log.system_prompt(self._settings.system, self._recorder.now_ms())
