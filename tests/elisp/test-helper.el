@@ -38,6 +38,11 @@ Fail after some seconds, saying WHAT did not happen."
   "Wait until the form CONDITION is non-nil and return its value."
   `(pyagentd-test-wait ',condition (lambda () ,condition)))
 
+;; A command that still waits for its answer holds keys back for half a
+;; second, which are not those of the next test.
+(advice-add 'ert-run-test :before
+            (lambda (&rest _) (setq overriding-terminal-local-map nil)))
+
 ;;;; Measurements
 
 (defun pyagentd-test-report (format-string &rest args)
