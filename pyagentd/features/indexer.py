@@ -184,6 +184,7 @@ class Indexer:
                 closing = self._closing
             jobs = [job for job in jobs if job.done.set_running_or_notify_cancel()]
             if closing:
+                self._remember_elsewhere()
                 _settle(jobs, StoreError("The daemon is stopping"))
                 return
             if first is not None and (jobs or time.monotonic() >= first):
@@ -288,6 +289,14 @@ class Indexer:
         known = [Path(directory) for directory in self._state.get(_ELSEWHERE, [])]
         self._registry.add_elsewhere(known)
         self._elsewhere = frozenset(known)
+
+    def _remember_elsewhere(self) -> None:
+        """Record sessions outside the root at the end: unlike those in it, the next start does not find them."""
+        try:
+            if self._registry.elsewhere:
+                self._keep_elsewhere()
+        except StoreError as error:
+            log.warning("sessions outside the sessions root are not known after the next start: %s", error)
 
     def _keep_elsewhere(self) -> None:
         if self._elsewhere is None:
