@@ -45,8 +45,8 @@ def stamp(moment: datetime) -> str:
     return moment.astimezone().strftime("%Y%m%d%H%M%S")
 
 
-# Identifiers of what is recorded, ordered by time: UUIDs of version 7 (RFC 9562). The package ``uuid6`` makes them,
-# too, and takes a tenth of the time until the daemon says hello.
+# Identifiers of what is recorded, ordered by time: UUIDs of version 7 (RFC 9562), as ``uuid.uuid7`` of Python 3.14.
+# Importing the package ``uuid6`` for them would delay the daemon's hello.
 
 Prefix = Literal["msg", "prt", "run", "ask", "edt", "hid", "snp", "ema", "sch", "call"]
 _last_ms = 0

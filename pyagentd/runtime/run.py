@@ -1025,6 +1025,8 @@ class Run:
         ``_send`` waits for the sync before it records any of the answer.
         """
         self._securing = asyncio.create_task(self._recorder.commit())
+        # A run that ends before an answer reports the failure when it records its end.
+        self._securing.add_done_callback(lambda task: task.cancelled() or task.exception())
 
     async def _send(self) -> StepFinished:
         stop: StepFinished | None = None
