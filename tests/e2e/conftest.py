@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +23,26 @@ from tests.e2e.emacs import Emacs
 ROOT = Path(__file__).resolve().parents[2]
 
 
+STATE = (
+    "(list pyagentd-status pyagentd-attach-state pyagentd-edit--sent pyagentd-edit--pending"
+    " pyagentd-attach-awaited pyagentd-rpc--pending pyagentd-outbox--held pyagentd-events--next)"
+)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.e2e)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
+    """Add what the daemon and each Emacs of a failed test were doing."""
+    report = yield
+    system = getattr(item, "funcargs", {}).get("system")
+    if report.when == "call" and report.failed and isinstance(system, System):
+        report.sections += system.explain()
+    return report
 
 
 class System:
@@ -96,6 +115,22 @@ class System:
         self._emacsen.append(emacs)
         emacs.eval(f'(setq default-directory "{self.project}/")')
         return emacs
+
+    def explain(self) -> Iterator[tuple[str, str]]:
+        """Yield a title and a text for each thing that tells why a test failed."""
+        with contextlib.suppress(Exception):
+            pid = int(re.search(r":pid (\d+)", (self.runtime / "daemon.eld").read_text())[1])  # type: ignore[index]
+            os.kill(pid, forks.TELL_STACKS)
+            time.sleep(0.5)
+        for file in (*self.home.glob("stacks-*"), *self.runtime.glob("*.log")):
+            yield file.name, file.read_text(errors="replace")[-8000:]
+        for number, emacs in enumerate(self._emacsen):
+            for what in ('(with-current-buffer "*Messages*" (buffer-string))', f'(format "%S" {STATE})'):
+                try:
+                    text = emacs.eval(what, 5)
+                except Exception as error:
+                    text = repr(error)
+                yield f"Emacs {number}: {what}", str(text)[-4000:]
 
     def close(self) -> None:
         """End everything."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import faulthandler
 import functools
 import gc
 import importlib
@@ -27,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
+TELL_STACKS = signal.SIGUSR2  # a fork writes the stacks of its threads to ``~/stacks-PID``
 PRELOADED = Path(__file__).with_name("preloaded")
 
 
@@ -146,6 +148,9 @@ def _become(order: dict[str, Any], streams: list[int]) -> None:
     os.environ.clear()
     os.environ.update(order["env"])
     time.tzset()
+    with contextlib.suppress(OSError):
+        stacks = Path(order["env"]["HOME"], f"stacks-{os.getpid()}").open("w")  # noqa: SIM115
+        faulthandler.register(TELL_STACKS, file=stacks, all_threads=True)
     sys.argv = ["pyagentd", *order["arguments"]]
     sys.stdin = os.fdopen(0, encoding="utf-8", errors="surrogateescape")
     sys.stdout = os.fdopen(1, "w", encoding="utf-8", errors="surrogateescape")
