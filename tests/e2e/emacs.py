@@ -82,7 +82,8 @@ class Emacs:
                 restore_signals=False,  # ignoring SIGPIPE, as an Emacs with a person in front of it does
             )
         wait_for(self._listens, f"Emacs to start, see {directory}")
-        self.pid = int(self.eval("(progn (setq pyagentd-human t) (emacs-pid))"))  # the test answers for a person
+        # The test answers for a person, and a slow machine is no daemon that does not answer.
+        self.pid = int(self.eval("(progn (setq pyagentd-human t pyagentd-call-timeout 60) (emacs-pid))"))
 
     def _listens(self) -> bool:
         with socket.socket(socket.AF_UNIX) as link:

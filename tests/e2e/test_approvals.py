@@ -54,7 +54,7 @@ class Terminal:
             return all(part in self.seen for part in parts)
 
         try:
-            wait_for(screen, f"{parts}", 30.0)
+            wait_for(screen, f"{parts}")
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.seen}") from None
         return self.seen
@@ -70,7 +70,7 @@ class Terminal:
             self.shows()
             return self.process.poll() is not None
 
-        wait_for(ended, f"the command to end:\n{self.seen}", 30.0)
+        wait_for(ended, f"the command to end:\n{self.seen}")
         return int(self.process.returncode)
 
     def close(self) -> None:
@@ -81,7 +81,7 @@ class Terminal:
 
 
 def until(found: Callable[[], Any]) -> Any:
-    return wait_for(found, "it to happen", 30.0)
+    return wait_for(found, "it to happen")
 
 
 def one_ask(system: System) -> dict[str, Any]:

@@ -49,7 +49,7 @@ class Screen:
             return now if all(part in now for part in parts) else ""
 
         try:
-            return str(wait_for(seen, f"{parts}", 30.0))
+            return str(wait_for(seen, f"{parts}"))
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.now()}") from None
 
@@ -78,7 +78,7 @@ class Screen:
     def record(self, file: Path) -> None:
         """Write what comes to the terminal from now on to ``file``."""
         self._tmux("pipe-pane", "-t", "c", f"cat > {file}")
-        wait_for(file.exists, "the recording", 30.0)
+        wait_for(file.exists, "the recording")
 
     def modes(self) -> str:
         """Return the modes of the terminal."""
@@ -291,7 +291,7 @@ def test_keys_before_it_is_ready_are_for_the_line(chat: Opener, model_server: Mo
     os.kill(daemon, signal.SIGSTOP)
     try:
         screen = chat(ready="")
-        wait_for(lambda: "-icanon" in screen.modes(), "the keys to be the chat's", 30.0)
+        wait_for(lambda: "-icanon" in screen.modes(), "the keys to be the chat's")
         screen.say("Hello?")
         assert "Hello?" not in screen.now()
     finally:
@@ -310,7 +310,7 @@ def test_ctrl_r_finds_what_was_sent_and_answers_no_question(
     screen.type("yes")
     screen.shows("I-search backward: yes", "› Tell me, yes, about tea.")
     screen.keys("Enter")
-    wait_for(lambda: "I-search" not in screen.now(), "the search to end", 30.0)
+    wait_for(lambda: "I-search" not in screen.now(), "the search to end")
     assert len(model_server.requests) == 1
     screen.keys("Enter")
     screen.shows(CHOICES)
@@ -369,7 +369,7 @@ def test_leaving_a_daemon_that_does_not_answer_says_so(chat: Opener, system: Sys
     os.kill(daemon, signal.SIGSTOP)
     try:
         screen.keys("A question", "Enter", "C-d")
-        wait_for(screen.ended, "the chat to end", 30.0)
+        wait_for(screen.ended, "the chat to end")
         screen.shows("left before the daemon answered; look whether it has what you sent last")
     finally:
         os.kill(daemon, signal.SIGCONT)
@@ -398,7 +398,7 @@ fi
     screen.say("Write it.")
     screen.shows(CHOICES)
     screen.keys("e")
-    wait_for((home / "begun").exists, "the editor", 30.0)
+    wait_for((home / "begun").exists, "the editor")
     screen.keys("C-c")
     screen.shows("· ", CHOICES)
     screen.keys("e")
@@ -455,7 +455,7 @@ def test_ctrl_c_after_typing_is_about_the_line(chat: Opener, model_server: Model
     screen.keys("C-c")
     screen.shows("interrupted")
     screen.keys("a draft", "C-c")
-    wait_for(lambda: "a draft" not in screen.now(), "the line to be cleared", 30.0)
+    wait_for(lambda: "a draft" not in screen.now(), "the line to be cleared")
     screen.say("Are you there?")
     screen.shows("› Are you there?", "Still here.")
 

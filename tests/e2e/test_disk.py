@@ -98,7 +98,7 @@ def _assert_refused(emacs: Emacs, file: Path, cause: str) -> None:
 def _assert_saved(emacs: Emacs, file: Path) -> None:
     """When the disk works again, what was typed is saved, without anybody asking for it."""
     _type(emacs, " and last ones")
-    emacs.wait("(not (buffer-modified-p))", timeout_s=40)
+    emacs.wait("(not (buffer-modified-p))")
     assert emacs.eval("pyagentd-session-trouble") is None
     assert _said(emacs, "is saved again") == 1
     assert file.read_text() == f"{_TEXT}first words and last ones\n\n{_BLOCK}"
@@ -157,7 +157,7 @@ def test_emacs_in_a_directory_that_is_gone(system: System) -> None:
     assert trouble == f"Not saved: No such file or directory, {_abbreviated(emacs, file)}"
     assert (away / "session.md").read_text() == _FILE
     away.rename(file.parent)
-    emacs.wait("(not (buffer-modified-p))", timeout_s=40)
+    emacs.wait("(not (buffer-modified-p))")
     assert file.read_text() == f"{_TEXT}words\n\n{_BLOCK}"
 
 
@@ -172,7 +172,7 @@ def test_two_causes_are_both_told(system: System, small: Path) -> None:
         assert _said(emacs, ": No space left on device, ") == 1
         assert _said(emacs, ": Read-only file system, ") == 1
         subprocess.run(["mount", "-o", "remount,rw", str(small)], check=True)
-    emacs.wait("(not (buffer-modified-p))", timeout_s=40)
+    emacs.wait("(not (buffer-modified-p))")
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["known", "unknown"])
@@ -200,7 +200,7 @@ def test_a_conversation_goes_on_when_the_disk_does(system: System, known: bool) 
             assert "No space left on device" in str(state)
             assert emacs.eval('(list (buffer-modified-p) (and (search-backward "### two" nil t) t))') == [True, True]
             assert file.read_text() == before
-        emacs.wait("(not (or (buffer-modified-p) pyagentd-session-trouble))", timeout_s=40)
+        emacs.wait("(not (or (buffer-modified-p) pyagentd-session-trouble))")
         assert _said(emacs, "is saved again") == 1
         # Nothing of it was recorded, and it can be gone on with.
         assert file.read_text().startswith(before.split("<!--")[0].rstrip() + " two\n")

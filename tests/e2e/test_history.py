@@ -52,7 +52,7 @@ def shows(emacs: Emacs, *wanted: str, without: tuple[str, ...] = ()) -> None:
         return all(each in screen for each in wanted) and not any(each in screen for each in without)
 
     try:
-        wait_for(right, f"{wanted} on the screen, not {without}", 20)
+        wait_for(right, f"{wanted} on the screen, not {without}")
     except AssertionError:
         raise AssertionError(emacs.screen()) from None
 

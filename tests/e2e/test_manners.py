@@ -145,7 +145,7 @@ def test_undo_takes_back_an_answer_in_one_step_and_the_users_edit_in_another(
         ("C-M-_", whole),
     ):  # fmt: skip
         emacs.keys(key)
-        wait_for(lambda wanted=expected: body(emacs) == wanted, f"{expected!r} after {key}, not {body(emacs)!r}", 5)
+        wait_for(lambda wanted=expected: body(emacs) == wanted, f"{expected!r} after {key}, not {body(emacs)!r}")
     emacs.eval("(progn (save-buffer) t)")
     assert json.loads(system.ok("messages", f"{branch}/session.md"))[1]["content"] == "".join(WORDS).strip()
 
