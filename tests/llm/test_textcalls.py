@@ -124,9 +124,9 @@ def test_a_call_that_cannot_be_read_is_told_to_the_model_and_one_that_is_cut_off
 
 @pytest.mark.parametrize("content", ["<tool_call>{", "<function=Read>{"])
 def test_a_model_that_writes_blank_lines_for_ever_holds_nothing_up(content: str) -> None:
-    started = time.monotonic()
+    started = time.process_time()
     decoded(content + "\n" * 40_000 + "x")
-    assert time.monotonic() - started < 3
+    assert time.process_time() - started < 3
 
 
 def test_a_long_text_costs_what_its_pieces_cost() -> None:

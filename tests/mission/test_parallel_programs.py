@@ -12,7 +12,7 @@ from pyagentd import lisp
 from pyagentd.mission import Limits, LLMTool, Scripted, adelegate, delegate
 from pyagentd.mission.step import Step
 
-FAR_S = 30.0  # far longer than any of these takes on a busy machine
+FAR_S = 60.0  # far longer than any of these takes on a busy machine
 
 
 class Meeting:

@@ -11,7 +11,7 @@ import pytest
 from pyagentd.mission import LLMTool, adelegate, delegate
 from pyagentd.mission.step import Step
 
-SOON_S = 5.0  # far less than a hanging tool would take, far more than a busy machine needs
+SOON_S = 30.0  # less than a hanging tool takes, far more than a busy machine needs
 
 
 @pytest.fixture

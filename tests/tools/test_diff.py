@@ -50,9 +50,9 @@ def test_a_small_change_in_a_large_file_is_shown_in_its_place() -> None:
 
 
 def test_a_large_change_is_bounded_in_time_and_size() -> None:
-    started = time.monotonic()
+    started = time.process_time()
     diff = unified_diff("a\nb\n" * 50_000, "b\na\nc\n" * 50_000, "f")
-    assert time.monotonic() - started < 2
+    assert time.process_time() - started < 2
     assert diff.count("\n") == 2 + 400
     assert diff.endswith("more lines")
 
@@ -60,9 +60,9 @@ def test_a_large_change_is_bounded_in_time_and_size() -> None:
 def test_a_change_that_is_just_compared_is_bounded_in_time() -> None:
     random = Random(1)
     before, after = ("".join(random.choice("ab") + "\n" for _ in range(299)) for _ in range(2))
-    started = time.monotonic()
+    started = time.process_time()
     assert unified_diff(before, after, "f")
-    assert time.monotonic() - started < 2
+    assert time.process_time() - started < 2
 
 
 def test_one_giant_line_is_cut() -> None:

@@ -32,9 +32,9 @@ def test_what_is_not_the_passage_stays_as_it_is(wanted: str, text: str, new: str
 
 def test_a_passage_that_almost_fits_everywhere_takes_no_longer() -> None:
     text = "a\n" * 2_000_000
-    started = time.monotonic()
+    started = time.process_time()
     assert not list(occurrences("a\n" * 5_000 + "b", text))
-    assert time.monotonic() - started < 3
+    assert time.process_time() - started < 3
 
 
 def test_words_with_other_white_space_are_found_by_their_line() -> None:

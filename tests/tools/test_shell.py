@@ -82,7 +82,7 @@ async def test_a_timeout_stops_the_command_and_everything_it_started(root: Path,
     envelope = await call(BASH, command=command, timeout_ms=700)
     assert not envelope.ok
     assert envelope.text == "begun\n[the command was stopped: it did not end within 0.7 s]"
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 60
     pids = await pids_in(root / "pids", 2)
     # A killed process that is not our child may need a moment to be gone.
     await until(lambda: not any(running(pid) for pid in pids))
@@ -106,7 +106,10 @@ async def test_cancellation_stops_the_command_and_everything_it_started(root: Pa
     await until(lambda: not any(running(pid) for pid in pids))
 
 
-async def test_a_second_cancellation_does_not_wait_for_the_grace(root: Path, call: Call) -> None:
+async def test_a_second_cancellation_does_not_wait_for_the_grace(
+    root: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Group.stop, "__defaults__", (60.0,))
     task = asyncio.ensure_future(call(BASH, command="trap '' TERM; echo $$ >>pids; while :; do sleep 100; done"))
     (pid,) = await pids_in(root / "pids", 1)
     started = time.monotonic()
@@ -115,7 +118,7 @@ async def test_a_second_cancellation_does_not_wait_for_the_grace(root: Path, cal
         await asyncio.sleep(0)
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert time.monotonic() - started < 1
+    assert time.monotonic() - started < 30
     await until(lambda: not running(pid))
 
 
