@@ -17,6 +17,7 @@ from pyagentd import lisp as language
 from pyagentd.cli.follow import FollowEnd, Follower, Interrupts, TextView
 from pyagentd.cli.link import branch_of, complete_agent, daemon, json_text, run_environment
 from pyagentd.cli.output import (
+    AmountRange,
     ExitCode,
     asking_options,
     dim,
@@ -85,12 +86,8 @@ _NEW = ("signature", "context", "tools", "preset", "max_turns", "parallel", "roo
 @click.option(
     "--concurrency", type=click.IntRange(1), metavar="N", help="With --over: work on at most N items at a time."
 )
-@click.option(
-    "--item-cost", type=click.FloatRange(0), metavar="USD", help="With --over: spend at most this on one item."
-)
-@click.option(
-    "--max-cost", type=click.FloatRange(0), metavar="USD", help="With --over: spend at most this on all items."
-)
+@click.option("--item-cost", type=AmountRange(0), metavar="USD", help="With --over: spend at most this on one item.")
+@click.option("--max-cost", type=AmountRange(0), metavar="USD", help="With --over: spend at most this on all items.")
 @click.option("--wait/--no-wait", default=True, help="Wait until it ends (default), or return at once.")
 @asking_options
 @strict_option

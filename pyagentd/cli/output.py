@@ -5,6 +5,7 @@ files is passed through ``printable`` before it is printed on a terminal.
 """
 
 import json
+import math
 import os
 import re
 import sys
@@ -139,6 +140,17 @@ def price(spent: Mapping[str, Any]) -> str:
 
 
 # Options that several commands share.
+
+
+class AmountRange(click.FloatRange):
+    """A range of numbers without NaN and infinity, which are in every open range of ``click``."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the number; fails with an error for the user if it is not in the range."""
+        number: float = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value} is not a finite number.", param, ctx)
+        return number
 
 
 def checked_patterns(context: click.Context, option: click.Parameter, patterns: tuple[str, ...]) -> tuple[str, ...]:

@@ -31,6 +31,7 @@ from pyagentd.cli.link import (
     watched_run,
 )
 from pyagentd.cli.output import (
+    AmountRange,
     json_option,
     local_time,
     note,
@@ -207,7 +208,7 @@ def _report(delivered: dict[str, Any], as_json: bool) -> None:
 @click.option("--match", metavar="GLOB", default="*", help="Only files whose names match, such as '*.py'.")
 @click.option(
     "--settle",
-    type=click.FloatRange(0.1, 3600),
+    type=AmountRange(0.1, 3600),
     default=2.0,
     help="Send after so many seconds without a change (default: 2).",
 )

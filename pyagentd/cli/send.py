@@ -44,6 +44,7 @@ from pyagentd.cli.link import (
     watched_run,
 )
 from pyagentd.cli.output import (
+    AmountRange,
     Command,
     ExitCode,
     Form,
@@ -123,7 +124,7 @@ def _message_options(command: Command) -> Command:
 
 
 _timeout = click.option(
-    "--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="Stop waiting after this; the run goes on."
+    "--timeout", type=AmountRange(min=0), metavar="SECONDS", help="Stop waiting after this; the run goes on."
 )
 
 
