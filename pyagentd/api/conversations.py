@@ -21,13 +21,12 @@ from pyagentd.api.group import (
     reply_of,
     send_options,
 )
-from pyagentd.api.models import TOOLS, checked_model, summary, write_settings
+from pyagentd.api.models import available_tools, checked_model, summary, write_settings
 from pyagentd.errors import BadRequest
 from pyagentd.features import contexts as emptied
 from pyagentd.features import named_agents, suggestions, todo
 from pyagentd.features.agents import AgentSpawner
 from pyagentd.features.compaction import compact, marker_of
-from pyagentd.features.emacs import EmacsClients
 from pyagentd.features.slash_commands import CommandAnswer, Commands, run_if_command
 from pyagentd.features.usage import tell_below
 from pyagentd.policy.presets import Preset, parse_message_settings
@@ -553,9 +552,7 @@ class Conversations(Group):
         async with self._kernel.using(self._ref(branch)) as live:
             preset = self._kernel.presets.of_branch(live.ref)
             on = preset_with_overrides(preset, live.override(preset)).tools
-            emacs = self._kernel.find(EmacsClients)
-            offered = () if emacs is None else emacs.tools(self._kernel.watchers_of(live))
-            return {"tools": sorted({*on, *TOOLS, *offered}, key=str.casefold), "on": on}
+            return {"tools": available_tools(self._kernel, live, on), "on": on}
 
     async def drop_settings(self, client: Client, *, branch: str) -> SettingsDropped:
         """Drop the settings of the document's Local Variables; those of ``preset.md`` apply again."""

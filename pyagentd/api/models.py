@@ -4,7 +4,7 @@ import asyncio
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from difflib import unified_diff
 from pathlib import Path, PurePath
@@ -24,9 +24,11 @@ from pyagentd.errors import (
     NotInstalled,
     ProviderError,
     PyagentdError,
+    did_you_mean,
     nearest,
 )
 from pyagentd.features import named_agents
+from pyagentd.features.emacs import EmacsClients
 from pyagentd.features.models import CheckedModel, Models
 from pyagentd.features.usage import (
     AgentCost,
@@ -41,6 +43,7 @@ from pyagentd.features.usage import (
 from pyagentd.llm import catalog
 from pyagentd.llm.backend import ask_model
 from pyagentd.llm.prompts import accept_rewrite, rewrite_request
+from pyagentd.policy.action import canonical_tool
 from pyagentd.policy.presets import DEFAULT_PRESET, Preset, parse_message_settings
 from pyagentd.reader import Source, keys_of, read
 from pyagentd.runtime import run_setup
@@ -478,7 +481,7 @@ class ModelOperations(Group):
                     ) from None
             case "tools" if given is not None:
                 on = preset_with_overrides(own, live.override(own)).tools
-                given = " ".join(_switch_tools(on, value))
+                given = " ".join(_switch_tools(on, available_tools(kernel, live, on), value))
             case "system" | "tools" | "thinking" | "model" | "temperature" | "max-tokens":
                 if given is None and key in ("system", "tools", "model"):
                     raise BadRequest(f"{key} has no default", hint="Give the value")
@@ -650,16 +653,29 @@ async def write_settings(kernel: Kernel, ref: BranchRef, values: Mapping[str, An
             presetfile.change(file, lambda preset: presetfile.with_body(preset, body))
 
 
-def _switch_tools(on: Sequence[str], value: str) -> list[str]:
+def available_tools(kernel: Kernel, live: LiveBranch, on: Iterable[str]) -> list[str]:
+    """Return the names of the tools that can be switched on in a conversation, and of those that are ``on``."""
+    emacs = kernel.find(EmacsClients)
+    offered = () if emacs is None else emacs.tools(kernel.watchers_of(live))
+    return sorted({*on, *TOOLS, *offered}, key=str.casefold)
+
+
+def _switch_tools(on: Sequence[str], available: Sequence[str], value: str) -> list[str]:
     """Return the tools as changed by ``value``: names, or ``+NAME`` and ``-NAME``; ``none`` means none."""
     words = [] if value == "none" else re.findall(r"[^\s,]+", value)
     changing = [word for word in words if word[0] in "+-"]
-    if not changing:
-        return words
-    if len(changing) != len(words):
+    if changing and len(changing) != len(words):
         raise BadRequest("Give all tools with a sign, or all without", hint="+NAME switches on, -NAME off")
-    known = {name.casefold(): name for name in (*on, *TOOLS)}
-    named = {word: known.get(word[1:].casefold(), word[1:]) for word in words}
+    known = {name.casefold(): name for name in available}
+    named = {}
+    for word in words:
+        name = canonical_tool(word[1:] if changing else word)
+        if name.casefold() not in known:
+            hint = did_you_mean(name, available) or f"There are: {', '.join(available)}"
+            raise BadRequest(f"There is no tool {name!r}", hint=hint)
+        named[word] = known[name.casefold()]
+    if not changing:
+        return list(named.values())
     off = {named[word] for word in words if word[0] == "-"}
     added = [named[word] for word in words if word[0] == "+"]
     return [name for name in dict.fromkeys([*on, *added]) if name not in off]

@@ -386,6 +386,8 @@ async def test_tools_are_switched_by_name_or_one_by_one(world: World) -> None:
         ("/set thinking hard", "thinking"),
         ("/set colour red", "not a value of key"),
         ("/set tools +Read Grep", "a sign"),
+        ("/set tools Read Gerp", "There is no tool 'Gerp'. Did you mean \"Grep\"?"),
+        ("/set tools -Gerp", "There is no tool 'Gerp'"),
         ("/set system default", "no default"),
         ("/set tools default", "no default"),
     ],
