@@ -284,12 +284,15 @@ def with_files(message: str, files: Iterable[Path], branch_dir: Path) -> str:
     The file "-" is stdin.
 
     Raises:
-        BadRequest: A file is too large, or stdin is empty.
+        BadRequest: A file cannot be read or is too large, or stdin is empty.
     """
     links = []
     for file in files:
-        with nullcontext(sys.stdin.buffer) if file == _STDIN else file.open("rb") as source:  # a pipe, perhaps
-            data = source.read(_LARGEST_FILE + 1)
+        try:
+            with nullcontext(sys.stdin.buffer) if file == _STDIN else file.open("rb") as source:  # a pipe, perhaps
+                data = source.read(_LARGEST_FILE + 1)
+        except OSError as error:  # one of reading does not name the file
+            raise BadRequest(f"{file} cannot be read: {error.strerror}") from error
         if len(data) > _LARGEST_FILE:
             raise BadRequest(f"{file} has more than 50 MB", hint="Name its path in the message instead")
         if file == _STDIN and not data:
