@@ -588,7 +588,7 @@ class Snapshots(Feature):
         if not marker.parent.is_dir():
             return False
         with contextlib.suppress(OSError, ValueError):
-            if now_ms - int(regularfile.read_text(marker)) < _PRUNE_EVERY_MS:
+            if abs(now_ms - int(regularfile.read_text(marker))) < _PRUNE_EVERY_MS:  # the clock may have jumped
                 return False
         atomic.write_text(marker, str(now_ms), fsync=False)
         return True

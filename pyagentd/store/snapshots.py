@@ -856,10 +856,13 @@ class Pruned(TypedDict):
 def prune(records: Records, objects: Objects, *, now_ms: int, gone: Callable[[Change], bool]) -> Pruned:
     """Remove old changes and those of ``gone`` branches; then the oldest until the rest is small enough.
 
+    A change is old compared with the newest one: a clock that jumped years ahead makes no change old.
+
     Raises:
         StoreError: The disk failed; what was removed stays removed.
     """
-    oldest, forgotten, removed = now_ms - KEEP_DAYS * _DAY_MS, 0, 0
+    newest = max((change.ended for file in records.files() for change in read_lines(file)), default=now_ms)
+    oldest, forgotten, removed = min(now_ms, newest) - KEEP_DAYS * _DAY_MS, 0, 0
     for _ in range(20):
         kept: list[Change] = []
         for file in records.files():
