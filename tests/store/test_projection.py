@@ -346,6 +346,19 @@ def test_whatever_json_can_say_can_be_indexed(shelf):
     assert shelf.find("odd question")[0]["role"] == "user"
 
 
+def test_a_row_whose_id_is_half_a_surrogate_pair_is_left_out_and_the_others_are_found(shelf, caplog):
+    ref = shelf.new("thing", ("question", "the zeppelin"))
+    message = next(reversed(shelf.talk(ref).conversation.messages.values()))
+    shelf.talk(ref).record("message", **{**message.row, "id": "half \ud800"})
+    shelf.write(ref)
+    assert shelf.said("zeppelin") == [("assistant", "the zeppelin")]
+    assert "1 rows are not indexed" in caplog.text
+    shelf.talk(ref).record("delta", part_id="half \ud800", text="more")
+    shelf.talk(ref).say("And now?", "An airship.")
+    shelf.write(ref)
+    assert shelf.said("airship") == [("assistant", "An airship.")]
+
+
 ACTIONS = ("turn", "edit", "cut", "draft", "branch", "delete", "record", "touch", "lose", "index", "title")
 
 

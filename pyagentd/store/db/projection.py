@@ -6,6 +6,7 @@ current, so changes by other programs and machines are noticed.
 
 import hashlib
 import json
+import logging
 import os
 import re
 import sqlite3
@@ -864,6 +865,10 @@ class ComparisonState(NamedTuple):
         )
 
 
+_log = logging.getLogger(__name__)
+_IDS = ("id", "message_id", "part_id", "role")  # keys of rows that are stored as they are
+
+
 @dataclass(slots=True)
 class _Log:
     """The part of the log to write: all of it, or only the messages with new rows."""
@@ -948,7 +953,7 @@ class _Indexing:
         read = read_from(self._journal, Bookmark(*json.loads(self._known["bookmark_json"])))
         if read is None:
             return None
-        rows, mark = read
+        rows, mark = self._storable_rows(read[0]), read[1]
         conversation = self._recall_messages(rows)
         for row in rows:
             conversation.apply(row)
@@ -956,7 +961,18 @@ class _Indexing:
 
     def _read_everything(self) -> _Log:
         rows, mark = read_from(self._journal, Bookmark()) or ([], Bookmark())
-        return _Log(Conversation(rows), mark, is_whole=True)
+        return _Log(Conversation(self._storable_rows(rows)), mark, is_whole=True)
+
+    def _storable_rows(self, rows: list[Row]) -> list[Row]:
+        """Return ``rows`` without those whose ids have a lone surrogate, which the database cannot hold."""
+        kept = []
+        for row in rows:
+            ids = "".join(str(row.data.get(key, "")) for key in _IDS)
+            if writable(ids) == ids:
+                kept.append(row)
+        if left := len(rows) - len(kept):
+            _log.warning("%s: %d rows are not indexed, since UTF-8 has no form of their ids", self._journal, left)
+        return kept
 
     def _recall_messages(self, rows: Iterable[Row]) -> Conversation:
         """Return a conversation of the messages that ``rows`` change, as the tables have them."""
