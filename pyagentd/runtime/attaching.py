@@ -8,8 +8,8 @@ difference. If the file has not changed, it is not read.
 import asyncio
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from itertools import takewhile
+from dataclasses import dataclass, field
+from itertools import count, takewhile
 from typing import Any
 
 from pyagentd.errors import Stale, StoreError
@@ -22,6 +22,8 @@ from pyagentd.store.document.render import Renderer
 from pyagentd.store.journal import Row
 from pyagentd.wire.sexp import to_symbols
 
+_numbers = count(1)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientText:
@@ -32,12 +34,14 @@ class ClientText:
         sha256: The hash of the file that it read.
         text: The whole text, if the daemon knows neither.
         seq: The last event that a client without a text saw.
+        number: Counts requests to attach in the order in which clients made them.
     """
 
     revision: int | None = None
     sha256: str | None = None
     text: str | None = None
     seq: int | None = None
+    number: int = field(default_factory=lambda: next(_numbers))
 
     @property
     def is_nothing(self) -> bool:
@@ -69,8 +73,11 @@ async def attach(branch: LiveBranch, sink: Sink, known: ClientText) -> dict[str,
     # A client without a text gets the inserts of the run that it missed.
     inserts = () if known.seq is None else branch.document.inserts
     missed = [(each.seq, each.text, to_symbols(each.role)) for each in inserts if each.seq > (known.seq or 0)]
-    branch.sinks[sink] = None
-    sink.reset(branch.key, branch.recorder.last_seq)
+    # An editor attaches when it opens a session, and again to send; it only uses the reply to its last request. An
+    # earlier request that ends after that must not drop the events since, such as the receipt of an edit.
+    if branch.sinks.get(sink, 0) < known.number:
+        branch.sinks[sink] = known.number
+        sink.reset(branch.key, branch.recorder.last_seq)
     stamp = live.file.stamp
     return {
         "branch": branch.key,

@@ -17,6 +17,8 @@ from pyagentd.store import sessions
 from pyagentd.store.document import text as document
 from pyagentd.store.document.text import body_sha256
 from pyagentd.store.paths import BranchRef
+from pyagentd.tools.sandbox import enclosure
+from pyagentd.wire.connection import Client, Outbox
 from pyagentd.wire.operations import operation
 from tests.runtime.world import Watcher, World
 from tests.server import answer, tool_use
@@ -181,6 +183,32 @@ async def test_a_conversation_by_operations(world: World) -> None:
     session = await service.resolve(client, name=branch)
     shown = json.loads((await service.show(client, branch=session["session_id"]))["json"])
     assert shown["messages"][-1]["parts"][-1]["data_json"]["text"] == "Done"
+
+
+async def test_an_attach_that_a_later_one_overtakes_drops_no_events_of_that(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service, branch = world.service(), await made(world)
+    frames: list[bytes] = []
+    outbox = Outbox(frames.append, lambda *_, **__: None)
+    client = Client(name="editor", human=True, logs=False, outbox=outbox)
+    slow, is_tried = threading.Event(), iter([False])
+
+    def warning(scope: object) -> str:
+        if threading.current_thread() is not threading.main_thread():
+            slow.wait(60)
+        return ""
+
+    monkeypatch.setattr(enclosure, "is_tried", lambda: next(is_tried, True))
+    monkeypatch.setattr(enclosure, "confinement_warning", warning)
+    opened, sent = (asyncio.create_task(service.attach(client, branch=branch, sha256=body_sha256(""))) for _ in "ab")
+    at = {"branch": branch, "revision": (await sent)["revision"]}
+    await service.edit_document(client, **at, id="e1", hunks=[[5, 5, "Hi", None]])
+    assert not opened.done()
+    slow.set()
+    await opened
+    outbox.flush()
+    assert b'"e1"' in b"".join(frames)
 
 
 async def test_edits_by_operations(world: World) -> None:

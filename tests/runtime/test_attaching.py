@@ -550,7 +550,7 @@ async def test_a_lost_log_is_made_anew_before_a_message_from_a_terminal_is_answe
     world.server.say("Yes.")
     async with world.start().using(ref) as branch:
         watcher = Watcher()
-        branch.sinks[watcher] = None
+        branch.sinks[watcher] = 0
         await world.kernel.prompt(branch, text="Really?", options=world.options)
         await watcher.finished(branch)
         branch.detach(watcher)
