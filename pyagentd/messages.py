@@ -17,6 +17,7 @@ class Text:
     """Plain text of either role."""
 
     text: str
+    phase: str | None = None  # of OpenAI, which wants it back with the text: "commentary" or "final_answer"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -64,6 +64,7 @@ Quirk = Literal[
     "call ids",  # nine letters and digits
     "encrypted reasoning",  # refused
     "reasoning summary",  # refused
+    "phase",  # refused
     "reasoning wanted",  # every message with calls needs its reasoning, empty where it has none
     "reasoning refused",
     "tools",  # refused: the system prompt describes them, and the model writes calls as text

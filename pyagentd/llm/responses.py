@@ -92,10 +92,11 @@ def _input_items(message: Message, quirks: Set[Quirk]) -> Iterator[Json]:
             ):
                 summary = [{"type": "summary_text", "text": part.text}] if part.text else []
                 thoughts.append({"type": "reasoning", "id": id, "summary": summary, "encrypted_content": data})
-            case Text(text=text) if text.strip():
+            case Text(text=text, phase=phase) if text.strip():
                 yield from thoughts
                 thoughts.clear()
-                yield {"role": "assistant", "content": text}
+                named = {"phase": phase} if phase and "phase" not in quirks else {}
+                yield {"role": "assistant", "content": text} | named
             case ToolCall(id=id, name=name, input=given):
                 yield from thoughts
                 thoughts.clear()
@@ -175,7 +176,7 @@ class ResponseDecoder(Decoder):
             return
         match item.kind:
             case "text":
-                items.append(PartFinished(index, Text(text="".join(item.pieces))))
+                items.append(PartFinished(index, Text(text="".join(item.pieces), phase=given.get("phase"))))
             case "reasoning":
                 part = Reasoning(
                     text="".join(item.pieces),
@@ -226,6 +227,8 @@ class ResponsesBackend(OpenAIBackend):
             return "encrypted reasoning"
         if "summary" in body.get("reasoning", {}) and "summar" in said:
             return "reasoning summary"
+        if "phase" in said and says_unsupported(said):
+            return "phase"
         if "reasoning" in body and "reasoning" in said and says_unsupported(said):
             return "reasoning effort"
         return None

@@ -282,6 +282,8 @@ class AnswerRecorder:
                     kept = {"signature": part.signature, "redactedData": part.redacted}
                     known = {key: value for key, value in kept.items() if value is not None}
                     data["providerMetadata"] = {part.provider: known}
+                elif part.phase is not None:
+                    data["providerMetadata"] = {"openai": {"phase": part.phase}}
                 self._put({**done, "data_json": data})
             case _:
                 raise TypeError(f"a model does not answer with {type(part).__name__}")

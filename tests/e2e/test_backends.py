@@ -82,6 +82,20 @@ def test_a_preset_that_names_the_backend_uses_it(system: System, model_server: M
     assert '<!-- gptel--backend-name: "local" -->' in (branch / "session.md").read_text()
 
 
+def test_the_phase_of_an_answer_goes_back_with_it(system: System, model_server: ModelServer) -> None:
+    Path(system.env["PYAGENTD_CONFIG"]).write_text(
+        f'[backend.local]\nkind = "openai"\nbase_url = "{model_server.url}/v1"\nmodel = "gpt-5.4"\n'
+    )
+    system.env |= {"PYAGENTD_BACKEND": "local", "OPENAI_API_KEY": "sk-test"}
+    session, _ = system.new()
+    model_server.say(answer(text("I look."), tool_use("Glob", pattern="*")), "It is empty.", "Yes.")
+    system.ok("send", session, "Look")
+    system.ok("stop")  # the next request is made of what the log has
+    system.ok("send", session, "Sure?")
+    phases = [item["phase"] for item in model_server.last.messages if item.get("role") == "assistant"]
+    assert phases == ["commentary", "final_answer"]
+
+
 def test_a_backend_nobody_configured_is_named(system: System) -> None:
     system.env["PYAGENTD_BACKEND"] = "nowhere"
     session, branch = system.new()

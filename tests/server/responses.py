@@ -27,6 +27,9 @@ def events(request: Request, blocks: Any, stop: str, usage: Json) -> Iterator[Js
         place = {"output_index": index}
         kind = block.start["type"]
         item, whole = _item(block, cut and kind == "tool_use")
+        if kind == "text" and request.body["model"] == "gpt-5.4":  # older models have no phases
+            calls = any(each.start["type"] == "tool_use" for each in blocks)
+            whole["phase"] = item["phase"] = "commentary" if calls else "final_answer"
         yield {"type": "response.output_item.added", "item": item, **place}
         if kind == "thinking":
             yield {"type": "response.reasoning_summary_part.added", "summary_index": 0, **place}

@@ -148,7 +148,7 @@ class View:
                 if calls:  # the user moved an answer behind the calls it came before
                     self._add(texts, calls)
                     texts, calls = [], []
-                texts.append(Text(text=piece.found.key[2]))
+                texts.append(_text(piece.recorded.part if piece.recorded else None, piece.found.key[2]))
         self._add(texts, calls)
 
     def add_recorded(
@@ -163,7 +163,7 @@ class View:
                 said += [call for call, _ in made]
                 calls += made
             elif part.type == "text":
-                said.append(Text(text=part.text if part.edited is None or part in restored else part.edited))
+                said.append(_text(part, part.text if part.edited is None or part in restored else part.edited))
             elif part.type == "reasoning" and (reasoning := _reasoning(part)) is not None:
                 said.append(reasoning)
         self._add(said, calls)
@@ -228,7 +228,7 @@ def model_parts(parts: Iterable[conversation.Part]) -> Iterator[Part]:
         if part.is_tool:
             yield _recorded_call(part)
         elif part.type == "text":
-            yield Text(text=part.text)
+            yield _text(part, part.text)
         elif part.type == "reasoning" and (reasoning := _reasoning(part)) is not None:
             yield reasoning
 
@@ -241,6 +241,13 @@ def pruned_result(result: ToolResult) -> ToolResult:
 def _recorded_call(part: conversation.Part) -> ToolCall:
     data = part.data
     return ToolCall(id=str(data["toolCallId"]), name=str(data["type"]).removeprefix("tool-"), input=data["input"])
+
+
+def _text(part: conversation.Part | None, text: str) -> Text:
+    """Return ``text``, that of ``part`` or an edited one, with the phase that the provider gave the part."""
+    given = part.data.get("providerMetadata", {}).get("openai") if part is not None else None
+    phase = given.get("phase") if isinstance(given, dict) else None
+    return Text(text=text, phase=phase if isinstance(phase, str) else None)
 
 
 def _reasoning(part: conversation.Part) -> Reasoning | None:
