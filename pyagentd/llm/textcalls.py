@@ -182,7 +182,8 @@ class TextCalls(Decoder):
         self._inner = inner
         self._tools = {name: tool for tool in request.tools for name in (api_name(tool.name, 64), tool.name)}
         self._numbers: dict[int, int] = {}  # of parts, by the number that the other decoder gives them
-        self._held: list[str] = []  # text that may be a call; more than one piece once a call has begun
+        self._held: list[str] = []  # text that may be a call
+        self._in_call = False  # whether a call has begun in that
         self._shown: list[str] = []  # text of the same part that was passed on
         self._is_blank = True  # whether that text is blank
         self._done: PartFinished | None = None  # the finished text part, held until the next item
@@ -211,7 +212,7 @@ class TextCalls(Decoder):
             self._end_text(self._done, items, item.stop_reason if isinstance(item, StepFinished) else "")
         match item:
             case PartStarted(kind="text"):
-                self._held, self._shown, self._is_blank = [], [], True
+                self._held, self._in_call, self._shown, self._is_blank = [], False, [], True
             case PartDelta(index=index) if index not in self._numbers:  # of a text part, which has no number yet
                 self._hold(item.text, items)
             case PartFinished(part=Text()):
@@ -234,15 +235,14 @@ class TextCalls(Decoder):
         return self._numbers[index]
 
     def _hold(self, text: str, items: list[StreamItem]) -> None:
-        if len(self._held) > 1:  # a call has begun, and all further text may belong to it
-            self._held.append(text)
+        if self._in_call:
+            self._held.append(text)  # all further text may belong to it
             return
         text = "".join((*self._held, text))
         at = _start(text, first=self._is_blank, line=not self._shown or self._shown[-1][-1] == "\n")
         self._show(text[:at], items)
         self._held = [text[at:]]
-        if len(text[at:].lstrip()) >= _LONGEST_MARK:
-            self._held.append("")
+        self._in_call = len(text[at:].lstrip()) >= _LONGEST_MARK
 
     def _show(self, text: str, items: list[StreamItem]) -> None:
         if not text:

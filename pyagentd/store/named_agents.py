@@ -77,11 +77,6 @@ _INDENT = 4
 _changing = threading.Lock()
 
 
-def _value_of(key: str, wanted: object = str | None) -> Any:
-    """Return the property of an ``AgentFile`` that is the value of ``key``, read when it is asked for."""
-    return property(lambda file: reader.read(file.values.get(key), wanted, file.source, (key,)) or None)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentFile:
     """The values of an ``agent.json``; None for a missing key or null."""
@@ -96,18 +91,45 @@ class AgentFile:
         place = lambda path: f"{self.path}:{reader.line_in_json(self.text, path)}"  # noqa: E731
         return reader.Source(place=place, error=PresetError)
 
-    name = _value_of("name")  # what the agent is called
-    model = _value_of("model")  # None: that of its preset
-    system_prompt = _value_of("system_prompt")  # None: that of its preset
-    created_at = _value_of("created_at")  # ISO 8601
-    # The name of a profile, or its lists ``allow`` and ``ask``; None: what its preset says.
-    permissions = _value_of("permissions", str | Mapping[str, Any] | None)
+    @property
+    def name(self) -> str | None:
+        """What the agent is called."""
+        return self._text("name")
+
+    @property
+    def model(self) -> str | None:
+        """Its model; None: that of its preset."""
+        return self._text("model")
+
+    @property
+    def system_prompt(self) -> str | None:
+        """Its system prompt; None: that of its preset."""
+        return self._text("system_prompt")
+
+    @property
+    def created_at(self) -> str | None:
+        """When it was created, in ISO 8601."""
+        return self._text("created_at")
+
+    @property
+    def permissions(self) -> str | Mapping[str, Any] | None:
+        """The name of a profile, or its lists ``allow`` and ``ask``; None: what its preset says."""
+        given: str | Mapping[str, Any] | None = self._read("permissions", str | Mapping[str, Any] | None)
+        return given or None
 
     @property
     def channel_id(self) -> str | None:
         """Where people talk with it, when something outside of here knows that."""
         value = self.values.get("channel_id")
         return None if value is None else str(value)
+
+    def _text(self, key: str) -> str | None:
+        text: str | None = self._read(key, str | None)
+        return text or None
+
+    def _read(self, key: str, wanted: object) -> Any:
+        """Return the value of ``key`` as the type ``wanted``; checked when it is asked for, so others can be used."""
+        return reader.read(self.values.get(key), wanted, self.source, (key,))
 
 
 def read(directory: Path) -> AgentFile:
