@@ -337,6 +337,7 @@ class Queues:
             await self._start(branch, read, self._wishes(branch, message), message.metadata)
         except Busy as error:
             log.info("%s: %s", branch.ref.name, error)
+            # The session was being deleted while a hook looked at the message, and the deletion may have failed.
             asyncio.get_running_loop().call_later(_AGAIN_S, lambda: self.drain(branch))
         except Blocked as error:
             log.info("%s: %s", branch.ref.name, error)
