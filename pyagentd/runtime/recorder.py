@@ -22,7 +22,8 @@ from pyagentd.store.journal import Journal, Row
 # Syncing the logs of all branches to disk.
 #
 # A thread costs more to wake than a fast disk takes to sync, and a slow disk syncs several files in the time of one.
-# The syncs requested in one turn of the event loop are therefore divided among a few threads.
+# The first sync begins at once, so that the disk works while the caller goes on. Those that are requested meanwhile,
+# in one turn of the event loop, are divided among a few threads.
 
 _THREADS = 4  # at a time
 _SHARE = 8  # pieces of work for one thread before another one is woken
@@ -38,15 +39,17 @@ class DiskWorker:
         self._threads = 0
         self._due = False
 
-    async def do(self, work: Work) -> None:
-        """Do ``work`` in a thread; raise the exception that it raised."""
+    def do(self, work: Work) -> asyncio.Future[None]:
+        """Do ``work`` in a thread; the future gets the exception that it raised."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
         self._waiting.append((work, done))
-        if not self._due:
+        if not self._threads:
+            self._start()
+        elif not self._due:
             self._due = True
             loop.call_soon(self._start)
-        await done
+        return done
 
     def _start(self) -> None:
         self._due = False
@@ -194,10 +197,14 @@ class Recorder:
         for row in rows:
             self._take(row)
 
-    async def commit(self) -> None:
-        """Write pending text and sync the log, so that all that was recorded survives a power failure."""
+    def commit(self) -> asyncio.Future[None]:
+        """Write pending text and begin to sync the log; once synced, all that was recorded survives a power failure.
+
+        Raises:
+            StoreError: The disk refused the text, which stays pending.
+        """
         self.flush()
-        await disk_worker().do(self.journal.sync)
+        return disk_worker().do(self.journal.sync)
 
     def close(self) -> None:
         """Write pending text and close the file."""

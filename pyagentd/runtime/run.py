@@ -909,7 +909,7 @@ class Run:
         self._cut_off = False
         self._failure: PyagentdError | None = None
         self._task: asyncio.Task[None] | None = None
-        self._securing: asyncio.Task[None] | None = None
+        self._securing: asyncio.Future[None] | None = None
 
     async def execute(self) -> Outcome:
         """Run to the end and return the outcome; ended early by ``abort``.
@@ -1026,9 +1026,9 @@ class Run:
 
         ``_send`` waits for the sync before it records any of the answer.
         """
-        self._securing = asyncio.create_task(self._recorder.commit())
+        self._securing = self._recorder.commit()
         # A run that ends before an answer reports the failure when it records its end.
-        self._securing.add_done_callback(lambda task: task.cancelled() or task.exception())
+        self._securing.add_done_callback(lambda synced: synced.cancelled() or synced.exception())
 
     async def _send(self) -> StepFinished:
         stop: StepFinished | None = None
