@@ -273,7 +273,9 @@ WORDS is the format of the message about the result."
 (pyagentd-deflocal pyagentd-attach-root nil
   "Directory of the project of this session, nil if it is not known.")
 (pyagentd-deflocal pyagentd-attach--latest 0
-  "Number of the latest request to attach; older replies are dropped.")
+  "Number of the latest request to attach; older replies are dropped.
+When Emacs writes the file the number grows too: a reply that comes later
+is about another text.")
 (pyagentd-deflocal pyagentd-attach--looked nil
   "Modification time for which the daemon was last asked to check the file.")
 (pyagentd-deflocal pyagentd-attach--checkpoints nil
@@ -317,8 +319,10 @@ know it."
                                                     'utf-8-emacs-unix))))))
        :success (pyagentd-sync--in-turn
                  (lambda (answer)
-                   (when (= number pyagentd-attach--latest)
-                     (pyagentd-attach--answered answer text))))
+                   (cond ((= number pyagentd-attach--latest)
+                          (pyagentd-attach--answered answer text))
+                         ;; Emacs has written the file since it gave up.
+                         ((null pyagentd-attach-state) (pyagentd-attach)))))
        :error (pyagentd-later-back
                (lambda (err)
                  (pyagentd-log 'warn "%s: %s" (buffer-name)
@@ -327,6 +331,9 @@ know it."
                    (setq pyagentd-attach-state nil)
                    (run-hook-with-args 'pyagentd-attach-failed-functions
                                        err))))))))
+
+(add-hook 'pyagentd-session-written-hook
+          (lambda () (cl-incf pyagentd-attach--latest)))
 
 (defun pyagentd-sync--in-turn (function)
   "Return a function that calls FUNCTION here with a reply, in order with events."
@@ -560,7 +567,11 @@ checks is late, since a reply may have arrived while Emacs was busy."
                       (if kept (concat "kept in " (abbreviate-file-name kept))
                         "only in this buffer")))))
          (pyagentd-sync-flush)
-         (pyagentd-sync-watch (list (car pyagentd-edit--sent))))))
+         (pyagentd-sync-watch (list (car pyagentd-edit--sent))))
+        ;; Changes that cancelled each other out were not sent.
+        ((and (buffer-modified-p) (pyagentd-edit-saved-p)
+              (not pyagentd-viewing-refusal))
+         (pyagentd-sync--checkpoint))))
 
 (defun pyagentd-sync--refused-by-disk (cause)
   "Report that the daemon cannot write the file because of CAUSE, a string."

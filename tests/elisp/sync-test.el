@@ -54,6 +54,15 @@
 
 ;;;; What is typed is sent
 
+(ert-deftest pyagentd-sync-a-change-that-was-taken-back-does-not-stay-unsaved ()
+  (let ((pyagentd-autosave-idle-time 0.05))
+    (sync-test--with-session "### Hi"
+      (pyagentd-test-tell 'fake-answer "(:revision 10 :mtime 5)" 'checkpoint)
+      (insert "x") (delete-char -1)
+      (should (buffer-modified-p))
+      (pyagentd-test-await (not (buffer-modified-p)))
+      (should-not (sync-test--sent)))))
+
 (ert-deftest pyagentd-sync-what-is-typed-is-sent-after-a-pause-as-one-edit ()
   (let ((pyagentd-autosave-idle-time 0.05))
     (sync-test--with-session "### Hi"
@@ -579,6 +588,23 @@
         (pyagentd-sync--drop-settings)
         (pyagentd-test-settle)
         (should (equal gptel-temperature 0.5))))))
+
+;;;; A daemon that answers late
+
+(ert-deftest pyagentd-sync-a-late-reply-is-not-about-a-text-that-emacs-wrote-since ()
+  (pyagentd-test-with-daemon
+    (pyagentd-test-tell 'fake-silent "" 'attach)
+    (with-current-buffer (find-file-noselect (pyagentd-test-file root "### Hi"))
+      (pyagentd-test-await (pyagentd-test-calls 'attach))
+      (pyagentd-attached--give-up)
+      (goto-char (point-max))
+      (insert " there")
+      (should (pyagentd-session-save))
+      (sync-test--answer)
+      (pyagentd-test-tell 'fake-raw (format "(return %d %s)" (caar pyagentd-rpc--pending)
+                                            (format sync-test--answer "")))
+      (pyagentd-test-await (eq pyagentd-attach-state t))
+      (should (= 2 (length (pyagentd-test-calls 'attach)))))))
 
 ;;;; A buffer that is killed, and the end of Emacs
 
