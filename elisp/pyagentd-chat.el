@@ -771,9 +771,9 @@ has ended")))))
                             "\\<pyagentd-mode-map>\\[pyagentd-approve]")))
               ((plist-get answer :plan))
               ((pyagentd-status-busy-p)
-               (user-error "Nothing is asked here yet"))
+               (user-error "There is no question here yet"))
               (t (user-error
-                  "Nothing is asked here, and there is no plan to approve")))
+                  "There is no question here, and no plan to approve")))
         (unless (eq ?y (read-char-choice "Approve the plan and have it carried \
 out?  y or n: " '(?y ?n)))
           (user-error "Not approved"))

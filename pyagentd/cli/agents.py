@@ -134,7 +134,7 @@ def destroy(name: str, keep_files: bool, yes: bool, as_json: bool) -> None:
     with daemon() as link:
         if not yes:
             lost = link.call("destroy-warnings", name=name, keep_files=keep_files)["lines"]
-            click.echo(f"With the agent {name} this is lost:" if lost else "Nothing is lost.", err=True)
+            click.echo(f"Destroying the agent {name} loses:" if lost else "Nothing is lost.", err=True)
             for line in lost:
                 click.echo(f"  {printable(line)}", err=True)
             click.confirm(f"Destroy the agent {name}?", abort=True, err=True)

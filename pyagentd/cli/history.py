@@ -209,7 +209,7 @@ def restore(
             found = link.call("changes", branch=branch, message=message, paths=only)["files"]
             for name in only or ():
                 if not any(Path(row["path"]).is_relative_to(name) for row in found):
-                    raise NotFound(f"Nothing called {name} was changed", hint=f"See: pyagentd changes {session}")
+                    raise NotFound(f"No changed file is called {name}", hint=f"See: pyagentd changes {session}")
             if preview:
                 _show(found, diff=True, as_json=as_json)
                 return

@@ -223,7 +223,7 @@ def _run_over(made: Mission[Any], over: str, place: Path, *, resume: bool, as_js
         try:
             came = run_over(made, items, place, resume=resume, progress=progress, **how)
         except KeyboardInterrupt:
-            note(f"stopped; go on with --resume: what is done is in {place}")
+            note(f"stopped; the finished items are in {place}: continue with --resume")
             return ExitCode.FAILED
     if as_json:
         print_json({**asdict(came), "output": str(place)})

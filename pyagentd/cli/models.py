@@ -78,7 +78,7 @@ def _fetch(source: str) -> bytes:
         with urllib.request.urlopen(source, timeout=_LONGEST_S) as answer:
             data: bytes = answer.read(_LARGEST)
     except (OSError, HTTPException, ValueError) as error:
-        hint = "Nothing has changed; a file that was fetched otherwise will do: pyagentd models --catalogue FILE"
+        hint = "Nothing has changed. To use a file that you downloaded: pyagentd models --catalogue FILE"
         raise ConfigError(f"{source} cannot be read ({error})", hint=hint) from error
     return data
 

@@ -94,7 +94,7 @@ def add(session: str, text: str, allow: tuple[str, ...], lifetime: str | None, a
     until = f"\tuntil {local_time(made['expires_at'])}" if made["expires_at"] else ""
     print(f"{made['id']}\t{made['when']}\tnext {local_time(made['next_at'])}{until}")
     if made["expires_at"] and lifetime is None:
-        note("What repeats ends after 7 days; --for says otherwise, `--for never` has it repeat without end.")
+        note("A repeating schedule ends after 7 days. --for sets another time, `--for never` none.")
 
 
 @schedule.command("list")

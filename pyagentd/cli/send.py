@@ -296,7 +296,7 @@ def with_files(message: str, files: Iterable[Path], branch_dir: Path) -> str:
         if len(data) > _LARGEST_FILE:
             raise BadRequest(f"{file} has more than 50 MB", hint="Name its path in the message instead")
         if file == _STDIN and not data:
-            raise BadRequest("Nothing that could be attached came on stdin")
+            raise BadRequest("stdin is empty: there is nothing to attach")
         kind = media_type(data)
         given = file.name if file != _STDIN else f"stdin{mimetypes.guess_extension(kind) or '.txt'}"
         name = Path(_UNFIT.sub("_", given))

@@ -68,7 +68,7 @@ def print_charts(session: str | None, by: str, days: int) -> None:
     for lines in charts:
         print_page({"lines": lines})
     if not charts:
-        note("Nothing to draw: no request was sent from here")
+        note("There is nothing to draw: this session has sent no request")
 
 
 _DEFAULT = click.core.ParameterSource.DEFAULT

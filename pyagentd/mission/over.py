@@ -455,15 +455,13 @@ class _Loop:
 
     def _submit(self) -> None:
         if self._window.is_shut and not self._running:
-            self.stopped = "The provider's rate limit let nothing through for minutes; go on with --resume"
+            self.stopped = "The provider's rate limit let no request through for minutes. Continue with --resume"
         while self._todo and not self._window.is_shut and self._window.room(len(self._running)):
             if self._spent_usd + self._each_usd * (1 + len(self._running)) > self._most_usd or (
                 self._spent_usd >= self._most_usd
             ):
                 if not self._running:
-                    self.stopped = (
-                        f"The budget of {self._most_usd:g} US dollars is spent; go on with a higher one and --resume"
-                    )
+                    self.stopped = f"The budget of {self._most_usd:g} US dollars is spent. Raise it and add --resume"
                 return
             number = self._todo[0]
             if self._running and self._suspects and not self._suspects.isdisjoint({number, *self._running.values()}):
@@ -545,7 +543,7 @@ def _open_output(output: Path, *, resume: bool) -> Iterator[tuple[IO[bytes], dic
         UserError: It has rows without ``resume``, is not a file of rows, or another process writes it.
     """
     if output.exists() and not output.is_file():  # a pipe or a terminal: its rows cannot be read back
-        raise UserError(f"{output} is not a regular file", hint="Give one that --resume can go on with")
+        raise UserError(f"{output} is not a regular file", hint="Name a file: --resume reads its rows")
     try:
         file = output.open("a+b")
     except OSError as error:
@@ -558,7 +556,7 @@ def _open_output(output: Path, *, resume: bool) -> Iterator[tuple[IO[bytes], dic
         file.seek(0)
         data = file.read()
         if data and not resume:
-            raise UserError(f"{output} exists", hint="--resume goes on with it; or give another --output")
+            raise UserError(f"{output} exists", hint="Continue it with --resume, or name another --output")
         whole = data[: data.rfind(b"\n") + 1]
         rows: dict[str, dict[str, Any]] = {}
         for number, line in enumerate(whole.splitlines(), 1):

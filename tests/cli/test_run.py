@@ -752,7 +752,7 @@ def test_what_comes_on_stdin_is_sent_along(system: System, server: ModelServer) 
     said = server.last.messages[-1]["content"]
     assert [each["type"] for each in said] == ["image", "text"] and "What is it?" in said[1]["text"]
     assert system.run("ask", "-", "--attach", "-", input="x").returncode == 2
-    assert "came on stdin" in system.run("ask", "What?", "--attach", "-", input="").stderr
+    assert "stdin is empty" in system.run("ask", "What?", "--attach", "-", input="").stderr
 
 
 @pytest.mark.parametrize("name", ["two\nlines.png", "no-utf8-\udcff.png", "a]b(c.png", "pipe"])

@@ -63,7 +63,7 @@ def test_changed_files_are_listed_and_put_back(system: System, model_server: Mod
     assert (system.project / "b.txt").read_text() == "new\n"
     refused = system.run("restore", session, "--to", "last", "--yes", "b.txt", "c.txt")
     assert refused.returncode == 1
-    assert f"Nothing called {system.project / 'c.txt'} was changed" in refused.stderr
+    assert f"No changed file is called {system.project / 'c.txt'}" in refused.stderr
     assert (system.project / "b.txt").exists()
     done = system.json("restore", session, "--to", "last", "--yes", "src/../b.txt")
     assert done["restored"] == [str(system.project / "b.txt")]

@@ -105,7 +105,7 @@
   (plan-test--with-session "### Hi"
     (pyagentd-test-answer 'agents-available '(:agent "build" :plan nil :agents nil))
     (should (equal (pyagentd-test-said (pyagentd-test-type "C-c C-c"))
-                   "Nothing is asked here, and there is no plan to approve"))
+                   "There is no question here, and no plan to approve"))
     (should-not (pyagentd-test-calls 'approve))))
 
 (ert-deftest pyagentd-plan-the-key-connects-and-says-what-is-asked ()
