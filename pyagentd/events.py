@@ -131,7 +131,7 @@ class ReportPlace(TypedDict):
     name: str
     arguments: Mapping[str, Any]
     env: bool  # the client's environment is one of the arguments
-    called: str  # what a client may call its window, "" for the page's name
+    called: str  # a name for the client's window; "": the page's name
 
 
 class ViewPlace(TypedDict):
@@ -166,7 +166,7 @@ class LineReply(TypedDict):
     """A line of a page."""
 
     level: int  # above 0: a heading
-    folded: bool  # at first
+    folded: bool  # shown folded at first
     id: str | None  # of a heading whose text changes
     parts: list[str | TextReply]
 

@@ -77,8 +77,8 @@ class AskRow(TypedDict):
     preview: NotRequired[str]
     choices: NotRequired[list[str]]  # the possible decisions
     remember: NotRequired[list[str]]  # regular expressions that the decisions session and always grant
-    covers: NotRequired[list[str]]  # the same in words
-    allows: NotRequired[Mapping[str, str]]  # by decision: a sentence about what it allows from then on
+    covers: NotRequired[list[str]]  # what `remember` grants, in words
+    allows: NotRequired[Mapping[str, str]]  # by decision: a sentence that says what it allows from then on
     project: NotRequired[str | None]  # the project directory in which the decision always is remembered
     commands: NotRequired[list[str]]
     input: NotRequired[str | None]  # JSON: the arguments

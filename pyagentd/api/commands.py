@@ -317,7 +317,7 @@ class ArgumentRow(TypedDict):
     summary: str
     required: bool
     takes: str  # word, rest or flag
-    values: str  # what it can be completed with: agents, keys, models, permissions, contexts, tasks, commands or ""
+    values: str  # the source of its completions: agents, keys, models, permissions, contexts, tasks, commands or ""
     choices: list[str]
 
 

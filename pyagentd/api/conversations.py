@@ -109,7 +109,7 @@ class BranchStatus(TypedDict):
     attempt: NotRequired[int]  # while retrying: the attempt that failed, from 1
     max_attempts: NotRequired[int]
     retry_at: NotRequired[int]  # epoch ms
-    message: NotRequired[str]  # while retrying, and of an error
+    message: NotRequired[str]  # the error message; while retrying, that of the failed attempt
     code: NotRequired[str]  # of an error
     agent: NotRequired[str]  # the preset of its turns, where that is not the branch's own
     paused: NotRequired[bool]  # the queue waits to be resumed
@@ -216,7 +216,7 @@ class EditReply(TypedDict):
     """The outcome of an edit."""
 
     revision: int  # of the document after the edit
-    met: list[str]  # its texts that met another client's text at the same position; both are kept
+    met: list[str]  # texts of this edit that were inserted where another client inserted too; both are kept
 
 
 class Checkpoint(TypedDict):
@@ -237,7 +237,7 @@ class AbortReply(TypedDict):
     """Whether a run was stopped."""
 
     aborted: bool
-    note: str | None  # that there was no run
+    note: str | None  # set if there was no run to stop
 
 
 class ShownConversation(JsonReply):

@@ -117,7 +117,7 @@ class SavedConversation(TypedDict):
     """A saved conversation."""
 
     id: str
-    agent_name: str  # or the id of its session
+    agent_name: str  # the name of the agent, or the id of its session
     description: str
     saved_at: str  # ISO 8601
     trigger: Trigger

@@ -84,10 +84,10 @@ class ProviderRow(TypedDict):
     name: str
     valid: bool  # it has a key that was not refused
     models: list[str]
-    checked_at: str | None  # when it listed its models; nil: it did not, and these are the names known in advance
-    trouble: str | None  # why it did not
+    checked_at: str | None  # when its list of models was fetched; nil: never, `models` are the names known in advance
+    trouble: str | None  # why that failed, or why its key cannot be used
     stand_in: bool  # the offline stand-in: no model answers
-    facts: list[ModelRow]  # of the models that something is known about
+    facts: list[ModelRow]  # the known facts about its models
 
 
 class OfferedModel(TypedDict):
