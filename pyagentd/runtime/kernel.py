@@ -522,7 +522,7 @@ class Kernel:
             ref,
             pulse=self.pulse,
             clock=self.clock,
-            warm=partial(self.presets.warm, ref, None),
+            warm=partial(self.presets.warm, ref),
             settings=lambda: self._settings_in(ref),
             goes_on=goes_on,
             ended=self._unrecorded.get(ref.key),

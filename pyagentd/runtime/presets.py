@@ -380,18 +380,18 @@ class Presets:
             raise PresetError(known[1].message, hint=known[1].hint)
         return replace(known, name=name)
 
-    def warm(self, ref: BranchRef | None, root: Path | str | None) -> None:
-        """Preload the presets of ``ref`` and the templates for ``root`` into the cache; blocks, never fails."""
+    def warm(self, ref: BranchRef, root: Path | str | None = None) -> None:
+        """Preload the presets of ``ref``, and a project's templates, into the cache; blocks, never fails."""
         with suppress(PyagentdError):
-            if ref is not None:
-                self.of_branch(ref)
-        with suppress(PyagentdError):
-            self.for_project(root)
-        self._warm.add(str(root))
+            self.of_branch(ref)
+        if root is not None:
+            with suppress(PyagentdError):
+                self.for_project(root)
+            self._warm.add(str(root))
 
     def is_warm(self, root: Path | str | None) -> bool:
-        """Return whether the templates for ``root`` were read."""
-        return str(root) in self._warm
+        """Return whether the templates of a project were read; without a project there is nothing to read."""
+        return root is None or str(root) in self._warm
 
     def _found(self, root: Path | None) -> list[PresetTemplate]:
         """Return every template; of two with the same name the later one wins."""
