@@ -190,7 +190,7 @@ class StepDecoder(Decoder):
         self._usage: Json = {}
         self._stop_reason: str | None = None
 
-    def _take(self, event: SseEvent, items: list[StreamItem]) -> None:
+    def _read_event(self, event: SseEvent, items: list[StreamItem]) -> None:
         body = load_event(event)
         match body.get("type") or event.name:
             case "content_block_delta":

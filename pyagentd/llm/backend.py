@@ -61,7 +61,7 @@ class IdentityCache(Generic[_K, _V]):
 
 
 @dataclass(slots=True)
-class _Kept:
+class _SentMessages:
     """The serialised messages of a branch's last request."""
 
     first: list[Mapping[str, Any]]
@@ -161,18 +161,18 @@ class BodyWriter:
 
     def _written_messages(
         self, messages: tuple[Message, ...], first: list[Mapping[str, Any]], kept: dict[object, Any]
-    ) -> _Kept:
+    ) -> _SentMessages:
         """Return the serialised messages, and store them in ``kept``."""
-        sent: _Kept | None = kept.get(self)
+        sent: _SentMessages | None = kept.get(self)
         if sent is None or sent.first != first or messages[: len(sent.messages)] != sent.messages:
-            sent = _Kept(first)
+            sent = _SentMessages(first)
             sent.add(first)
         sent.items += [sent.add(self._items(message)) for message in messages[len(sent.messages) :]]
         sent.messages = messages
         kept[self] = sent
         return sent
 
-    def _cache_marks(self, sent: _Kept) -> dict[int, Mark]:
+    def _cache_marks(self, sent: _SentMessages) -> dict[int, Mark]:
         found: dict[int, Mark] = {}
         if self._mark is None:
             return found

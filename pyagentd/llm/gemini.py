@@ -164,7 +164,7 @@ class GeminiDecoder(Decoder):
         self._finish(stop_reason(self._stop or "SAFETY", _STOPS), _usage(self._usage), items)
         return items
 
-    def _take(self, event: SseEvent, items: list[StreamItem]) -> None:
+    def _read_event(self, event: SseEvent, items: list[StreamItem]) -> None:
         body = load_event(event)
         if body.get("error"):
             raise broke_off(body)

@@ -272,7 +272,7 @@ class Decoder:
         try:
             for event in events:
                 try:
-                    self._take(event, items)
+                    self._read_event(event, items)
                 except (KeyError, TypeError, AttributeError, IndexError) as error:
                     raise malformed_event(event) from error
                 if self.finished:
@@ -291,7 +291,7 @@ class Decoder:
         """Return the items due at the end of the body: none, where the API marks the end of an answer itself."""
         return []
 
-    def _take(self, event: SseEvent, items: list[StreamItem]) -> None:
+    def _read_event(self, event: SseEvent, items: list[StreamItem]) -> None:
         raise NotImplementedError
 
     def _count_text(self, text: str) -> None:

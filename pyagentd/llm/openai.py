@@ -237,7 +237,7 @@ class ChatDecoder(Decoder):
         """Return the last items: some servers do not mark the end of an answer."""
         return [] if self._stop is None else self.decode([_DONE])
 
-    def _take(self, event: SseEvent, items: list[StreamItem]) -> None:
+    def _read_event(self, event: SseEvent, items: list[StreamItem]) -> None:
         if event.data.strip() == _DONE.data:
             self._end(items)
             return

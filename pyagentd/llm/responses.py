@@ -136,7 +136,7 @@ class ResponseDecoder(Decoder):
         super().__init__(request)
         self._items: dict[int, GrowingPart] = {}
 
-    def _take(self, event: SseEvent, items: list[StreamItem]) -> None:
+    def _read_event(self, event: SseEvent, items: list[StreamItem]) -> None:
         body = load_event(event)
         match str(body.get("type") or event.name).removeprefix("response."):
             case "output_text.delta" | "reasoning_summary_text.delta" | "reasoning_text.delta":
