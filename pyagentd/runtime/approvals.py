@@ -475,21 +475,21 @@ def _commands(action: Action) -> Sequence[str]:
     return [command.text for command in action.shell.commands]
 
 
-class Place:
+class CallPosition:
     """A call's position among concurrent calls: its question is shown after those of earlier calls.
 
     Args:
-        earlier: The places of the earlier calls.
+        earlier: The positions of the earlier calls.
     """
 
-    def __init__(self, earlier: Sequence["Place"] = ()) -> None:
+    def __init__(self, earlier: Sequence["CallPosition"] = ()) -> None:
         self._earlier = earlier
         self._left = asyncio.Event()
 
     async def reached(self) -> None:
         """Wait until the question of each earlier call is shown, or will not be asked."""
-        for place in self._earlier:
-            await place._left.wait()
+        for position in self._earlier:
+            await position._left.wait()
 
     def leave(self) -> None:
         """Allow the questions of later calls to be shown."""
@@ -536,8 +536,8 @@ class Authority:
         self._used: list[Widening] = []
         self._root = ""  # the workspace root of the run's calls
 
-    async def authorise(self, asked: AskedCall, place: Place) -> EditedCall | None:
-        """Decide about a call at ``place``; see ``tools.invoke.Authorise``."""
+    async def authorise(self, asked: AskedCall, position: CallPosition) -> EditedCall | None:
+        """Decide about a call at ``position``; see ``tools.invoke.Authorise``."""
         self._root = str(asked.tool_context.root)
         spec, action = asked.spec, asked.action
         decision, lease = self._decide(action, spec.confirm)
@@ -554,7 +554,7 @@ class Authority:
                     self.unasked(spec.name, str(action))
                 raise Denied(reason, "nobody" if rule == "headless" else "rule")
             case Ask_():
-                return await self._ask(asked, decision, lease, place)
+                return await self._ask(asked, decision, lease, position)
 
     def note_refused(self, spec: ToolSpec | None, call: ToolCall, reason: str) -> None:
         """Audit a call that was refused before any decision: the tool is unknown, or the action impossible."""
@@ -656,13 +656,15 @@ class Authority:
             reason = f"{action.tool} may not do this: the rules of this session cannot be read. {error}"
             return Deny(reason, "scope")
 
-    async def _ask(self, asked: AskedCall, ask: Ask_, lease: Widening | None, place: Place) -> EditedCall | None:
+    async def _ask(
+        self, asked: AskedCall, ask: Ask_, lease: Widening | None, position: CallPosition
+    ) -> EditedCall | None:
         tool, action = asked.spec.name, asked.action
         self._waiting[asked.call.id] = asked
         try:
             fields = await asked.fields(ask)
-            await place.reached()
-            answer = await self._answer(tool, str(action), fields, action.change, shown=place.leave)
+            await position.reached()
+            answer = await self._answer(tool, str(action), fields, action.change, shown=position.leave)
         finally:
             del self._waiting[asked.call.id]
         if answer.decision == "deny":

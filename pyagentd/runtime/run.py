@@ -43,7 +43,7 @@ from pyagentd.llm.backend import (
 )
 from pyagentd.messages import Message, Part, Reasoning, Text, ToolCall, ToolResult, Usage
 from pyagentd.policy.action import Action, Target, canonical_tool
-from pyagentd.runtime.approvals import AskedCall, Authority, Place
+from pyagentd.runtime.approvals import AskedCall, Authority, CallPosition
 from pyagentd.runtime.opening import RESTARTED, ResumedRun, decided_before
 from pyagentd.runtime.recorder import Recorder
 from pyagentd.runtime.status import BY_PARENT, RESTART, Outcome, told_of
@@ -523,15 +523,15 @@ class ToolCaller:
         for group in self._groups(calls):
             waiting = [call for call in group if call.id not in known]
             if len(waiting) == 1:
-                known[waiting[0].id] = await self._make(waiting[0], stand_ins.get(waiting[0].id), Place())
+                known[waiting[0].id] = await self._make(waiting[0], stand_ins.get(waiting[0].id), CallPosition())
                 continue
-            places: list[Place] = []
+            positions: list[CallPosition] = []
             try:
                 async with asyncio.TaskGroup() as tasks:
                     made = []
                     for call in waiting:
-                        places.append(Place(tuple(places)))
-                        made.append(tasks.create_task(self._make(call, stand_ins.get(call.id), places[-1])))
+                        positions.append(CallPosition(tuple(positions)))
+                        made.append(tasks.create_task(self._make(call, stand_ins.get(call.id), positions[-1])))
             except ExceptionGroup as failures:  # tools never raise; recording their results may
                 raise failures.exceptions[0] from None
             known.update((result.id, result) for result in (task.result() for task in made))
@@ -551,15 +551,15 @@ class ToolCaller:
             joinable = parallel
         return groups
 
-    async def _make(self, call: ToolCall, stand_in: ToolSpec | None, place: Place) -> ToolResult:
+    async def _make(self, call: ToolCall, stand_in: ToolSpec | None, position: CallPosition) -> ToolResult:
         try:
-            outcome = self._invoke(call, stand_in, place)
+            outcome = self._invoke(call, stand_in, position)
             made = await (outcome if self._around is None else self._around(call, outcome))
         finally:
-            place.leave()
+            position.leave()
         return self._answer.result(call, made)
 
-    async def _invoke(self, call: ToolCall, stand_in: ToolSpec | None, place: Place) -> Envelope:
+    async def _invoke(self, call: ToolCall, stand_in: ToolSpec | None, position: CallPosition) -> Envelope:
         if stand_in is not None:
             return await invoke(stand_in, {}, self._context, decided_before)
         spec = self._tools.get(call.name)
@@ -581,9 +581,9 @@ class ToolCaller:
             if spec.confirming is not None:
                 wanted = replace(spec, confirm=await spec.confirming(dict(asked.input), context))
             try:
-                return await self._authority.authorise(AskedCall(asked, wanted, action, context), place)
+                return await self._authority.authorise(AskedCall(asked, wanted, action, context), position)
             finally:
-                place.leave()
+                position.leave()
 
         def began() -> None:
             if spec.kind != "read" and not spec.repeatable:

@@ -23,8 +23,7 @@ from pyagentd.policy.action import Action, under
 from pyagentd.policy.guard import Context
 from pyagentd.policy.presets import Commands, Paths, Preset
 from pyagentd.policy.profiles import Profile
-from pyagentd.runtime.approvals import Answer, AskedCall, Authority
-from pyagentd.runtime.approvals import Place as CallPlace
+from pyagentd.runtime.approvals import Answer, AskedCall, Authority, CallPosition
 from pyagentd.tools.invoke import EditedCall, Envelope, invoke
 from pyagentd.tools.sandbox.plan import ShellScope
 from pyagentd.tools.shell import BASH
@@ -217,7 +216,7 @@ class Session:
         call = ToolCall(id="c", name="Bash", input=args)
 
         async def authorise(action: Action) -> EditedCall | None:
-            return await authority.authorise(AskedCall(call, BASH, action, self._ctx), CallPlace())
+            return await authority.authorise(AskedCall(call, BASH, action, self._ctx), CallPosition())
 
         return await invoke(BASH, args, self._ctx, authorise), passed
 
