@@ -173,6 +173,7 @@ def test_an_unknown_backend_is_an_error_that_lists_the_known_ones(tmp_path: Path
         ("[model.m]\ncontext_window = true\n", ":2: `model.m.context_window` is true. It should be a whole number"),
         ("[model.m]\ninput = 3\n", ":1: `model.m`: there is a price for one of input and output only. Give both"),
         ("[model]\nm = 3\n", ":2: `model.m` is 3. It should be keys and values"),
+        ("[log]\nlevel = debug\n", ":2: Invalid value. Write a text in quotation marks"),
     ],
 )
 def test_a_wrong_file_is_reported_with_its_line(tmp_path: Path, text: str, message: str) -> None:
@@ -180,6 +181,18 @@ def test_a_wrong_file_is_reported_with_its_line(tmp_path: Path, text: str, messa
         config_of(tmp_path, text)
     assert str(tmp_path / "config.toml") in str(caught.value)
     assert message in str(caught.value)
+
+
+def test_a_file_that_cannot_be_read_is_named_once(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_bytes(b"[log]\n# M\xfcller\n")
+    with pytest.raises(ConfigError, match=r"config.toml:2: this is not UTF-8. Save the file in UTF-8"):
+        load_config({"PYAGENTD_CONFIG": str(file)})
+    file.unlink()
+    file.mkdir()
+    with pytest.raises(ConfigError) as caught:
+        load_config({"PYAGENTD_CONFIG": str(file)})
+    assert str(caught.value) == f"{file}: cannot be read (Is a directory)"
 
 
 def test_an_impossible_variable_is_reported_by_its_name(tmp_path: Path) -> None:

@@ -70,8 +70,12 @@ def read_toml(path: Path, data: str | bytes) -> TomlFile:
         raise ConfigError(f"{path}: it is nested too deeply") from None
     except tomllib.TOMLDecodeError as error:
         what, _, line = str(error).removesuffix(")").partition(" (at line ")
-        raise ConfigError(f"{path}:{line.split(',')[0]}: {what}" if line else f"{path}: {what}") from error
-    except ValueError as error:  # no UTF-8, or a number of thousands of digits
+        hint = 'Write a text in quotation marks, as in level = "info"' if what == "Invalid value" else ""
+        raise ConfigError(f"{path}:{line.split(',')[0]}: {what}" if line else f"{path}: {what}", hint=hint) from error
+    except UnicodeDecodeError as error:
+        line = str(error.object.count(b"\n", 0, error.start) + 1)
+        raise ConfigError(f"{path}:{line}: this is not UTF-8", hint="Save the file in UTF-8") from error
+    except ValueError as error:  # a number of thousands of digits
         raise ConfigError(f"{path}: cannot be read ({error})") from error
 
 
@@ -82,7 +86,7 @@ def read_config_file(path: Path) -> TomlFile:
     except FileNotFoundError:
         return TomlFile(path, "", {})
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error})") from error
+        raise ConfigError(f"{path}: cannot be read ({error.strerror or error})") from error
 
 
 # What file and environment say together.

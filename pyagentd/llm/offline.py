@@ -61,8 +61,13 @@ class Targets:
 
 
 def targets_of(prompt: str) -> Targets:
-    """Return the paths and patterns that ``prompt`` names, else the pattern that its words imply."""
-    named = named_paths(prompt)
+    """Return the paths and patterns that ``prompt`` names, else the pattern that its words imply.
+
+    An attachment is named by its link in the document, and by the path that can be read: only that counts.
+    """
+    every = named_paths(prompt)
+    attached = {name for name in every if name.startswith("files/")}
+    named = [name for name in every if not (name in attached and any(one.endswith(f"/{name}") for one in every))]
     files = tuple(name for name in named if _FILE.match(name) and not _WILD.search(name))
     globs = tuple(name if _WILD.search(name) else f"{name.rstrip('/')}/*" for name in named if name not in files)
     return Targets(files=files, globs=globs) if named else Targets(globs=_implied_globs(prompt))
@@ -351,7 +356,7 @@ _TOLD = re.compile(
     r"\b(?:agents?|explorer)\s+((?:find|look|read|search|list|check|report|tell)\b.{4,})", re.IGNORECASE | re.DOTALL
 )
 _ERRAND = re.compile(r"\b(?:to|that|which|who|and have it|should)\s+(.{8,})", re.IGNORECASE | re.DOTALL)
-_WRITE = re.compile(r"\bwrite\s+[`\"“]([^`\"”]+)[`\"”]\s+(?:in)?to\s+`?([\w./~-]+[\w/])`?", re.IGNORECASE)
+_WRITE = re.compile(r"\bwrite\s+(?:[`\"“]([^`\"”]+)[`\"”]|(\w+))\s+(?:in)?to\s+`?([\w./~-]+[\w/])`?", re.IGNORECASE)
 _SEARCH = re.compile(r"\b(?:grep|search)\b.*?\bfor\s+[`\"“]([^`\"”\n]+)[`\"”]", re.IGNORECASE)
 
 
@@ -438,8 +443,8 @@ def _commands(view: View) -> Iterable[Mapping[str, Any]]:
 
 
 def _writes(view: View) -> Iterable[Mapping[str, Any]]:
-    for content, path in _WRITE.findall(view.prompt):
-        yield {"file_path": path, "content": f"{content}\n"}
+    for quoted, word, path in _WRITE.findall(view.prompt):
+        yield {"file_path": path, "content": f"{quoted or word}\n"}
 
 
 def _searches(view: View) -> Iterable[Mapping[str, Any]]:
@@ -464,7 +469,7 @@ RULES: tuple[Rule, ...] = (
     ("PersistentAgent", _delegations),  # agent, explorer, sub-agent, delegate, spawn
     ("mission", _missions),  # a mission that returns `{count :int}`
     ("Bash", _commands),  # run `make test`, run `make` in the background and wake
-    ("Write", _writes),  # write `text` to notes.md
+    ("Write", _writes),  # write `text` to notes.md, write hello to notes.md
     ("Grep", _searches),  # search for `TODO`
     ("Read", _reads),  # README.md, pyagentd/clock.py
     ("Glob", _globs),  # presets/*.md, pyagentd/llm, "list the files", "the presets"
@@ -508,7 +513,10 @@ def _without_tools(view: View) -> str:
         return f"For this I would need the tool `{missing}`, which I was not offered. {DISCLAIMER}."
     if view.tools:
         can = "Name files or a pattern such as `presets/*.md` and I look at them with the tools I was offered: "
-        return f"Hello! {DISCLAIMER}. {can}{', '.join(sorted(view.tools))}."
+        asks = (
+            " Say: write `hello` to notes.txt, and you are asked before it is done." if "Write" in view.tools else ""
+        )
+        return f"Hello! {DISCLAIMER}. {can}{', '.join(sorted(view.tools))}.{asks}"
     return f"Hello! {DISCLAIMER}. I was offered no tools, so this is all I can say."
 
 

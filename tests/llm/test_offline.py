@@ -104,6 +104,17 @@ async def test_named_files_are_read_at_once(backend: Backend) -> None:
     assert told(steps) == [[("Read", {"file_path": "presets/planner.md"}), ("Read", {"file_path": "presets/zed.md"})]]
 
 
+async def test_an_attachment_is_read_once_and_where_it_is(backend: Backend) -> None:
+    prompt = "What is attached?\n\n[zed.md](files/zed.md)\n\nfiles/zed.md is the file /s/main/files/zed.md (5 bytes)."
+    _, steps, _ = await converse(backend, prompt)
+    assert told(steps) == [[("Read", {"file_path": "/s/main/files/zed.md"})]]
+
+
+async def test_the_greeting_says_how_to_see_a_question(backend: Backend) -> None:
+    text, steps, _ = await converse(backend, "Hello")
+    assert not steps and "write `hello` to notes.txt" in text
+
+
 @pytest.mark.parametrize(
     ("prompt", "pattern"),
     [
@@ -130,6 +141,7 @@ async def test_a_prompt_implies_a_pattern(backend: Backend, prompt: str, pattern
             {"file_path": "notes.txt", "content": "hello from an agent\n"},
         ),
         ("Write `hello` to notes/today.md.", "Write", {"file_path": "notes/today.md", "content": "hello\n"}),
+        ("Write hello to notes.txt", "Write", {"file_path": "notes.txt", "content": "hello\n"}),
         ("Search the project for `a.b`", "Grep", {"pattern": r"a\.b"}),
     ],
 )
