@@ -14,6 +14,7 @@ from pyagentd.events import InsertRole
 from pyagentd.store.document import files
 from pyagentd.store.document import text as document
 from pyagentd.store.document.files import (
+    CachedDocument,
     DocumentCache,
     DocumentFile,
     apply,
@@ -139,13 +140,13 @@ class TestMemory:
     def test_a_file_put_in_the_place_of_ours_is_found(self, memory: DocumentCache, path: Path) -> None:
         path.write_bytes(b"theirs")
         ours = format_document(Document(body="ours..", settings=Settings(model="m")))
-        memory.remember(path, ours)
+        memory.remember(path, CachedDocument(formatted=ours, stamp=None))
         assert memory.read(path).document.body == "theirs"
 
     def test_what_was_written_is_not_parsed(self, memory: DocumentCache, path: Path) -> None:
         known = format_document(Document(body="ours", settings=Settings(model="m")))
         path.write_bytes(known.data)
-        memory.remember(path, known)
+        memory.remember(path, CachedDocument(formatted=known, stamp=None))
         parsed_before = memory.parsed
         assert memory.read(path).formatted is known
         assert memory.parsed == parsed_before
@@ -155,7 +156,7 @@ class TestMemory:
     ) -> None:
         known = format_document(Document(body="ours", spans=(Span(0, 4, "tool", "a b"),)))
         path.write_bytes(known.data)
-        memory.remember(path, known)
+        memory.remember(path, CachedDocument(formatted=known, stamp=None))
         assert memory.read(path).document.spans == (Span(0, 4, "tool", "a_b"),)
 
     def test_what_is_wrong_with_a_file_is_said_at_every_reading(self, memory: DocumentCache, path: Path) -> None:
@@ -183,6 +184,6 @@ class TestMemory:
         assert memory.glance(path)[0].body == "one"
         kept = memory.read(path)
         assert (memory.parsed, memory.glance(path)[0] is kept.document) == (1, True)
-        path.write_bytes(data(Document(body="two")))
-        assert memory.glance(path)[0].body == "two"
+        path.write_bytes(data(Document(body="three")))
+        assert memory.glance(path)[0].body == "three"
         assert memory.parsed == 1

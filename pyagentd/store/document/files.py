@@ -10,7 +10,6 @@ import threading
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -175,7 +174,7 @@ class DocumentCache:
 
     def __init__(self) -> None:
         self.parsed = 0
-        self._held: OrderedDict[Path, DocumentFile] = OrderedDict()
+        self._held: OrderedDict[Path, CachedDocument] = OrderedDict()
         self._lock = threading.Lock()
 
     def read(self, path: Path) -> CachedDocument:
@@ -191,12 +190,14 @@ class DocumentCache:
             return CachedDocument(formatted=format_document(Document()), stamp=None)
         except OSError as error:
             raise StoreError(f"cannot read {path}: {error.strerror}") from error
-        found = self._held.get(path)
-        if found is None or found.data != data:
-            found = parse_bytes(data)
+        held = self._held.get(path)
+        if held is not None and held.formatted.data == data:
+            found = replace(held, stamp=stamp)
+        else:
+            found = CachedDocument(formatted=parse_bytes(data), stamp=stamp)
             self.parsed += 1
         self.remember(path, found)
-        return CachedDocument(formatted=found, stamp=stamp)
+        return found
 
     def glance(self, path: Path) -> tuple[Document, object]:
         """Return the document as ``read`` does, and its ``DocumentFile.origin``, None if unknown.
@@ -204,9 +205,8 @@ class DocumentCache:
         For readers that read each file once, and again when its stamp has changed: the result is not cached.
         """
         held = self._held.get(path)
-        with suppress(OSError):
-            if held is not None and regularfile.read_bytes(path, limit=regularfile.DOCUMENT) == held.data:
-                return held.document, held.origin
+        if held is not None and held.stamp == stamp_of(path):
+            return held.document, held.formatted.origin
         return text.read(path), None
 
     def forget(self) -> None:
@@ -214,15 +214,15 @@ class DocumentCache:
         with self._lock:
             self._held.clear()
 
-    def remember(self, path: Path, found: DocumentFile) -> None:
+    def remember(self, path: Path, found: CachedDocument) -> None:
         """Cache the document in the file at ``path``."""
         with self._lock:
             self._held.pop(path, None)
-            if found.faithful:
+            if found.formatted.faithful:
                 self._held[path] = found
-            size = sum(len(held.data) for held in self._held.values())
+            size = sum(len(held.formatted.data) for held in self._held.values())
             while self._held and (len(self._held) > KEPT or size > KEPT_BYTES):
-                size -= len(self._held.popitem(last=False)[1].data)
+                size -= len(self._held.popitem(last=False)[1].formatted.data)
 
 
 document_cache = DocumentCache()
@@ -253,8 +253,9 @@ def write_document(path: Path, doc: Document, before: CachedDocument | None = No
     check()
     made = format_document(doc, before.formatted if before else None, kept)
     status = atomic.write_bytes(path, made.data, check=check)  # syncing takes a while
-    document_cache.remember(path, made)
-    return CachedDocument(formatted=made, stamp=stamp_in(status))
+    written = CachedDocument(formatted=made, stamp=stamp_in(status))
+    document_cache.remember(path, written)
+    return written
 
 
 def apply(doc: Document, marker: int, *inserts: Insert) -> tuple[Document, int]:
