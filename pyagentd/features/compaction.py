@@ -567,7 +567,7 @@ class ContextFitter(Compactor):
         return estimated_tokens(self._settings.system) + sum(map(estimated_tokens, schemas))
 
     async def __call__(
-        self, view: tuple[Message, ...], last: Usage | None, *, overflow: bool = False
+        self, view: Sequence[Message], last: Usage | None, *, overflow: bool = False
     ) -> tuple[Message, ...] | None:
         """Return a view that fits, None if the given one does.
 
@@ -591,7 +591,7 @@ class ContextFitter(Compactor):
             self._usable = min(self._usable, self._overhead + self._refused // 2)
         made = None
         if self._configured.auto and (overflow or (used >= self._usable and not self._failed)):
-            made = await self._shorten(self._with_prompt_id(view), used, overflow=overflow)
+            made = await self._shorten(self._with_prompt_id(tuple(view)), used, overflow=overflow)
         left = used if made is None else self._overhead + tokens_of(made)
         refused = not overflow and not self._failed and self._facts.window_known
         if refused and left > self._facts.context_window:

@@ -769,7 +769,10 @@ class DocumentSync:
                 size = len(self._live.file.formatted.data) if self._live is not None else 0
                 large_s = min(PERSIST_S_PER_BYTE * size, PERSIST_LARGE_S)  # later changes are written with it
                 every_s = max(pause_s, PERSIST_TOGETHER_S * len(_by_and_by), large_s)
-                await asyncio.sleep(max(large_s, self._last_persist + every_s - time.monotonic()))
+                before = self._last_persist
+                await asyncio.sleep(max(large_s, before + every_s - time.monotonic()))
+                if self._last_persist != before:  # it was written meanwhile: later changes wait as long
+                    continue
                 try:
                     await self._write()
                 except StoreError as error:  # the disk may work again

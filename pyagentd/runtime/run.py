@@ -335,7 +335,7 @@ class FitToWindow(Protocol):
     """
 
     def __call__(
-        self, view: tuple[Message, ...], last: Usage | None, *, overflow: bool = False
+        self, view: Sequence[Message], last: Usage | None, *, overflow: bool = False
     ) -> Awaitable[tuple[Message, ...] | None]:
         """Return a shorter view, or None to keep this one.
 
@@ -1016,7 +1016,7 @@ class Run:
         """Fit the view to the model's window, see ``FitToWindow``; return whether it changed."""
         if (fit := self._settings.fit) is None:
             return False
-        made = await fit(tuple(self._view), self._answer.last_usage, overflow=overflow)
+        made = await fit(self._view, self._answer.last_usage, overflow=overflow)
         if made is not None:
             self._view = list(made)
         return made is not None
