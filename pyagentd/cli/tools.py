@@ -366,6 +366,8 @@ def hooks(root: Path, trust: bool, as_json: bool) -> None:
     for row in rows:
         if row["problem"]:
             note(f"{row['source']}: the hook cannot be used: {row['problem']}")
+    if not rows and not told["error"]:
+        note("No hooks are configured here, neither in config.toml nor in .pyagentd/hooks.toml")
     if told["error"]:
         note(f"the project's hooks cannot be used: {told['error']}")
     elif any(not row["trusted"] for row in rows):

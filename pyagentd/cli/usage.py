@@ -68,7 +68,7 @@ def print_charts(session: str | None, by: str, days: int) -> None:
     for lines in charts:
         print_page({"lines": lines})
     if not charts:
-        note("There is nothing to draw: this session has sent no request")
+        note("No request was sent in this session, so there is nothing to draw")
 
 
 _DEFAULT = click.core.ParameterSource.DEFAULT

@@ -507,6 +507,7 @@ def test_where_there_is_nothing_to_list_that_is_said(system: System) -> None:
         ("rewind", session, "--list"),
         ("usage", session, "--chart"),
         ("queue", session),
+        ("hooks",),
     ):
         told = system.run(*words)
         assert told.returncode == 0 and told.stderr.startswith("pyagentd: No"), words
