@@ -70,7 +70,7 @@ class LiveBranch:
         conversation: The recorded messages, kept up to date with every row.
         refusal: Why nothing can be written to it, "" when it can.
         state: Its status; not recorded.
-        sinks: The clients that watch it, in the order they attached, each with the number of its last request to.
+        sinks: The clients that watch it, in order, each with the number of its last request to attach.
         noticed: Called when an event changed what lists of sessions show of it.
         given: The preset's settings that an editor or the daemon last wrote into the document.
         run: The run in flight, until its end is recorded and published.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from pyagentd.wire.lifecycle import read_runtime
 from tests.e2e import forks
 from tests.e2e.emacs import Emacs
 
@@ -119,8 +119,7 @@ class System:
     def explain(self) -> Iterator[tuple[str, str]]:
         """Yield a title and a text for each thing that tells why a test failed."""
         with contextlib.suppress(Exception):
-            pid = int(re.search(r":pid (\d+)", (self.runtime / "daemon.eld").read_text())[1])  # type: ignore[index]
-            os.kill(pid, forks.TELL_STACKS)
+            os.kill(read_runtime(self.runtime).pid, forks.TELL_STACKS)
             time.sleep(0.5)
         for file in (*self.home.glob("stacks-*"), *self.runtime.glob("*.log")):
             yield file.name, file.read_text(errors="replace")[-8000:]
