@@ -125,12 +125,12 @@ def _run_detached(run: Callable[[Callable[[], None]], None], pipe: int, errors: 
         os._exit(0)
     is_told = False
 
-    def tell(said: bytes) -> None:
+    def tell(message: bytes) -> None:
         nonlocal is_told
         is_told = True  # the number of the pipe may soon be another file's
         # The caller may not have waited: the socket is usable before this message.
         with contextlib.suppress(BrokenPipeError):
-            os.write(pipe, said)
+            os.write(pipe, message)
         os.close(pipe)
 
     def ready() -> None:

@@ -311,14 +311,14 @@ class AnthropicBackend(HttpBackend[Quirk]):
         """Return a new writer of bodies."""
         return body_writer()
 
-    def quirk(self, body: Json, said: str) -> Quirk | None:
+    def quirk(self, body: Json, refusal: str) -> Quirk | None:
         """Return the quirk that a refusal reveals, or None."""
-        if "temperature" in body and "temperature" in said:
+        if "temperature" in body and "temperature" in refusal:
             return "temperature"
-        if "output_config" in body and ("effort" in said or "output_config" in said):
+        if "output_config" in body and ("effort" in refusal or "output_config" in refusal):
             return "effort"
-        if body.get("thinking", {}).get("type") == "enabled" and "thinking" in said and "adaptive" in said:
+        if body.get("thinking", {}).get("type") == "enabled" and "thinking" in refusal and "adaptive" in refusal:
             return "thinking budget"
-        if "thinking" in body and "thinking" in said and says_unsupported(said):
+        if "thinking" in body and "thinking" in refusal and says_unsupported(refusal):
             return "thinking"
         return None

@@ -110,8 +110,8 @@ def _content_parts(message: Message, quirks: Set[Quirk]) -> Iterator[Json]:
 def _result(result: ToolResult, names: Mapping[str, str]) -> Json:
     text = result.text if result.text.strip() else "The tool failed without a message." if result.is_error else ""
     name = _name(names.get(result.id, "unknown"))
-    said = {"error" if result.is_error else "output": text}
-    return {"functionResponse": {"id": api_name(result.id), "name": name, "response": said}}
+    output = {"error" if result.is_error else "output": text}
+    return {"functionResponse": {"id": api_name(result.id), "name": name, "response": output}}
 
 
 def _block(part: object) -> Json | None:
@@ -268,13 +268,13 @@ class GeminiBackend(HttpBackend[Quirk]):
             f"{self.list_path}&pageToken={quote(further)}" if further else "",
         )
 
-    def quirk(self, body: Json, said: str) -> Quirk | None:
+    def quirk(self, body: Json, refusal: str) -> Quirk | None:
         """Return the quirk that a refusal reveals, or None."""
         settings = body["generationConfig"]
-        if re.search(r"thought.?signature", said):
+        if re.search(r"thought.?signature", refusal):
             return "signatures"
-        if "temperature" in settings and "temperature" in said:
+        if "temperature" in settings and "temperature" in refusal:
             return "temperature"
-        if "thinkingConfig" in settings and "think" in said:
+        if "thinkingConfig" in settings and "think" in refusal:
             return "thinking"
         return None

@@ -756,9 +756,9 @@ _OTHER_FORM = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY)  # anoth
 _Quirk = TypeVar("_Quirk", bound=str)
 
 
-def says_unsupported(said: str) -> bool:
+def says_unsupported(refusal: str) -> bool:
     """Return whether a refusal, in lower case, says that something is not supported."""
-    return _UNSUPPORTED.search(said) is not None
+    return _UNSUPPORTED.search(refusal) is not None
 
 
 class HttpBackend(Generic[_Quirk]):
@@ -797,8 +797,8 @@ class HttpBackend(Generic[_Quirk]):
         """Return a new writer of bodies."""
         raise NotImplementedError
 
-    def quirk(self, body: Json, said: str) -> _Quirk | None:
-        """Return the quirk that a refusal of ``body`` reveals, or None; ``said`` is its text in lower case."""
+    def quirk(self, body: Json, refusal: str) -> _Quirk | None:
+        """Return the quirk that a refusal of ``body`` reveals, or None; ``refusal`` is its text in lower case."""
         raise NotImplementedError
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[StreamItem], None]:

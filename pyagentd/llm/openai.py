@@ -311,16 +311,16 @@ class ChatDecoder(Decoder):
 def usage_of(given: Json, prompt: str, answer: str) -> Usage:
     """Return the usage that a server counted; ``prompt`` and ``answer`` are the keys of the two counts."""
     of_prompt, of_answer = given.get(f"{prompt}_details") or {}, given.get(f"{answer}_details") or {}
-    asked, said = tokens(given.get(prompt)), tokens(given.get(answer))
+    asked, answered = tokens(given.get(prompt)), tokens(given.get(answer))
     reasoning = tokens(of_answer.get("reasoning_tokens"))
     # xAI does not include reasoning in the count of the answer.
-    if reasoning > said or (reasoning and tokens(given.get("total_tokens")) == asked + said + reasoning):
-        said += reasoning
+    if reasoning > answered or (reasoning and tokens(given.get("total_tokens")) == asked + answered + reasoning):
+        answered += reasoning
     read = min(asked, tokens(of_prompt.get("cached_tokens") or given.get("prompt_cache_hit_tokens")))
     written = min(asked - read, tokens(of_prompt.get("cache_write_tokens")))
     return Usage(
         input=asked - read - written,
-        output=said - reasoning,
+        output=answered - reasoning,
         reasoning=reasoning,
         cache_read=read,
         cache_write=written,
@@ -394,24 +394,24 @@ class OpenAIBackend(HttpBackend[Quirk]):
         decoder = ChatDecoder(request)
         return TextCalls(decoder, request) if in_text and request.tools else decoder
 
-    def quirk(self, body: Json, said: str) -> Quirk | None:
+    def quirk(self, body: Json, refusal: str) -> Quirk | None:
         """Return the quirk that a refusal reveals, or None."""
-        if "max_completion_tokens" in said and "max_tokens" in body:
+        if "max_completion_tokens" in refusal and "max_tokens" in body:
             return "max_tokens"
-        if "temperature" in body and "temperature" in said:
+        if "temperature" in body and "temperature" in refusal:
             return "temperature"
-        if "stream_options" in body and ("stream_options" in said or "stream options" in said):
+        if "stream_options" in body and ("stream_options" in refusal or "stream options" in refusal):
             return "stream options"
         if "reasoning_effort" in body and (
-            "reasoning_effort" in said or ("thinking" in said and says_unsupported(said))
+            "reasoning_effort" in refusal or ("thinking" in refusal and says_unsupported(refusal))
         ):
             return "reasoning effort"
-        if "tool call id" in said and "length of 9" in said:
+        if "tool call id" in refusal and "length of 9" in refusal:
             return "call ids"
-        if "reasoning_content" in said and ("passed back" in said or "missing" in said):
+        if "reasoning_content" in refusal and ("passed back" in refusal or "missing" in refusal):
             return "reasoning wanted"
-        if any(name in said for name in _FIELDS) and says_unsupported(said):
+        if any(name in refusal for name in _FIELDS) and says_unsupported(refusal):
             return "reasoning refused"
-        if "tools" in body and _NO_TOOLS.search(said):
+        if "tools" in body and _NO_TOOLS.search(refusal):
             return "tools"
         return None

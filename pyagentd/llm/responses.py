@@ -219,16 +219,16 @@ class ResponsesBackend(OpenAIBackend):
         """Return a new writer of bodies."""
         return BodyWriter(partial(items_of, quirks=quirks))
 
-    def quirk(self, body: Json, said: str) -> Quirk | None:
+    def quirk(self, body: Json, refusal: str) -> Quirk | None:
         """Return the quirk that a refusal reveals, or None."""
-        if "temperature" in body and "temperature" in said:
+        if "temperature" in body and "temperature" in refusal:
             return "temperature"
-        if "include" in body and ("encrypted content" in said or _ENCRYPTED in said):
+        if "include" in body and ("encrypted content" in refusal or _ENCRYPTED in refusal):
             return "encrypted reasoning"
-        if "summary" in body.get("reasoning", {}) and "summar" in said:
+        if "summary" in body.get("reasoning", {}) and "summar" in refusal:
             return "reasoning summary"
-        if "phase" in said and says_unsupported(said):
+        if "phase" in refusal and says_unsupported(refusal):
             return "phase"
-        if "reasoning" in body and "reasoning" in said and says_unsupported(said):
+        if "reasoning" in body and "reasoning" in refusal and says_unsupported(refusal):
             return "reasoning effort"
         return None

@@ -282,8 +282,8 @@ def _start(text: str, *, first: bool, line: bool) -> int:
         first: Whether only blanks precede it in the answer.
         line: Whether it begins a line.
     """
-    said = text.lstrip()
-    if first and (_may_begin(said, (*_MARKS, *_FIRST_MARKS)) if said else len(text) <= _MOST_BLANKS):
+    stripped = text.lstrip()
+    if first and (_may_begin(stripped, (*_MARKS, *_FIRST_MARKS)) if stripped else len(text) <= _MOST_BLANKS):
         return 0
     for match in _MARK.finditer(text):
         if match.start() or line:

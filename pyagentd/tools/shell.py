@@ -380,7 +380,7 @@ def _planted_program(
 ) -> str | None:
     """Return a reason if `PATH` leads from a command's name to a file that the agent may write, else None."""
     writable = (*scope.write, f"{root}/**")
-    for name in {word for command in reading.commands for word in command.said if "/" not in word}:
+    for name in {word for command in reading.commands for word in command.all_words if "/" not in word}:
         places = (os.path.join(place, name) for place in env.get("PATH", os.defpath).split(os.pathsep))  # noqa: PTH118
         found = next((place for place in places if os.access(root / place, os.X_OK)), None)
         if found and first_match(writable, os.path.realpath(root / found)) is not None:

@@ -26,7 +26,7 @@ def test_each_command_of_a_line_has_its_words_and_its_text():
         (("wc", "-l"), "wc -l > count"),
         (("git", "log"), "git -C sub log"),
     ]
-    assert reading.commands[2].said == ("git", "-C", "sub", "log")
+    assert reading.commands[2].all_words == ("git", "-C", "sub", "log")
     assert (reading.reads, reading.writes, reading.unreadable) == ((), ("count",), None)
 
 

@@ -99,7 +99,7 @@ class SimpleCommand:
 
     words: tuple[str, ...]  # without quotes, wrappers (`timeout 5`) and harmless options before a subcommand
     text: str  # as written, with its wrappers
-    said: tuple[str, ...]  # every word, wrappers too
+    all_words: tuple[str, ...]  # every word, wrappers too
     effects: tuple[Effect, ...] = ()
     writes: bool = False  # it writes known files: by a redirect, an option or an operand
 

@@ -282,10 +282,10 @@ def matching_deny(command: str, reading: ShellReading, deny: Iterable[str]) -> s
     It matches if its text occurs in the line, or in the words of one of its commands without quotes, or if a command
     has the entry's program and options in another order or grouping (``rm -fr`` for ``rm -rf``).
     """
-    said = {words for each in reading.commands for words in (each.words, each.said)}
+    wordings = {words for each in reading.commands for words in (each.words, each.all_words)}
     for text in deny:
         wanted = " ".join(text.split())
-        if text in command or (wanted and any(_has(wanted, words) for words in said)):
+        if text in command or (wanted and any(_has(wanted, words) for words in wordings)):
             return text
     return None
 

@@ -437,7 +437,7 @@ class _Reader:
         self, words: tuple[Word, ...], text: str, places: Places, depth: int, writes: int, *, in_shell: bool = False
     ) -> Places:
         """Add the command that ``words`` finally run; ``writes`` is the number of written paths before it."""
-        said = tuple(word.text for word in words)
+        all_words = tuple(word.text for word in words)
         by_shell = True  # bash looks for a builtin before a program
         while True:
             check_program(words[0])
@@ -447,7 +447,7 @@ class _Reader:
             if wrapped is None:
                 break
             if "/" in words[0].text:  # some file of that name, with unknown effects
-                self._add_command(words, text, said)
+                self._add_command(words, text, all_words)
             self.unlisted = self.unlisted or unlisted_wrapper_reason(words[0].text)
             by_shell = by_shell and words[0].text in ("command", "builtin")
             if isinstance(wrapped, str):
@@ -455,14 +455,14 @@ class _Reader:
                 return ()
             words = wrapped
         if by_shell and words[0].text == "cd":
-            self._add_command(words, text, said)
+            self._add_command(words, text, all_words)
             to = _places_after_cd(programs.cd_target(words), places)
             return to if in_shell else ()
-        self._read_program(words, text, said, places, depth, writes)
+        self._read_program(words, text, all_words, places, depth, writes)
         return ()
 
     def _read_program(
-        self, words: tuple[Word, ...], text: str, said: tuple[str, ...], places: Places, depth: int, writes: int
+        self, words: tuple[Word, ...], text: str, all_words: tuple[str, ...], places: Places, depth: int, writes: int
     ) -> None:
         found = Findings(words=words, fed=self._fed)
         programs.examine(found)
@@ -476,7 +476,7 @@ class _Reader:
             places = _places_after_cd(found.where, places)
         self._add_paths(found, places)
         if words[0].text != "xargs":
-            self._add_command(words, text, said, tuple(found.effects), writes=len(self.writes) > writes)
+            self._add_command(words, text, all_words, tuple(found.effects), writes=len(self.writes) > writes)
         for inner in found.inner:
             inside = tuple(_join(place, where) for place in places for where in inner.where) or places
             if depth >= _MAX_DEPTH:
@@ -488,13 +488,15 @@ class _Reader:
         self,
         words: tuple[Word, ...],
         text: str,
-        said: tuple[str, ...],
+        all_words: tuple[str, ...],
         effects: tuple[Effect, ...] = (),
         *,
         writes: bool = False,
     ) -> None:
         plain = tuple(word.text for word in words)
-        self.commands.append(SimpleCommand(words=plain, text=text, said=said, effects=effects, writes=writes))
+        self.commands.append(
+            SimpleCommand(words=plain, text=text, all_words=all_words, effects=effects, writes=writes)
+        )
 
     def _add_paths(self, found: Findings, places: Places) -> None:
         for known, named in ((self.reads, found.reads), (self.writes, found.writes), (self.looks, found.looks)):
