@@ -319,10 +319,8 @@ class Operations(Writer):
         found = ast.Subscript(again(), known, LOAD, **p)
         slow = elsewhere(again())
         # Keys of data from JSON are strings, so these are looked up inline too.
-        name = const(key.name, p)
-        named = ast.Subscript(again(), name, LOAD, **p)
-        nothing = default[0] if default else const(None, p)
-        inside = choose(has, found, choose(compare(name, ast.In(), again(), p), named, nothing, p), p)
+        get = ast.Attribute(again(), "get", LOAD, **p)
+        inside = choose(has, found, call(get, [const(key.name, p), *default], p), p)
         if is_map:
             return inside
         return choose(self.is_type(first, "dict", p), inside, slow, p)
