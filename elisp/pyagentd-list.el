@@ -102,8 +102,8 @@
 (defvar-local pyagentd-list--view nil
   "The latest reply of the daemon, a plist.")
 (defvar-local pyagentd-list--index nil
-  "Hash table from the id of each row to (ROW NUMBER TOP).
-TOP is the same kind of list, of the row's ancestor at level 0.")
+  "Hash table from the id of each row to (ROW . TOP).
+TOP is the row's ancestor at level 0, or the row itself.")
 (defvar-local pyagentd-list--folded nil
   "Ids of the rows whose children are hidden.")
 
@@ -385,7 +385,7 @@ called with the reply, FAILED with an error; older replies are dropped."
 (defun pyagentd-list--receive (view)
   "Show VIEW, a list from the daemon, in this buffer, and bind its keys."
   (let ((first (null tabulated-list-format))
-        (number -1) top)
+        top)
     (setq pyagentd-table-rows (plist-get view :rows)
           pyagentd-list--view view
           pyagentd-list--follows (plist-get view :follows)
@@ -398,11 +398,9 @@ called with the reply, FAILED with an error; older replies are dropped."
     (tabulated-list-init-header)
     (pyagentd-list--define-keys view)
     (dolist (row pyagentd-table-rows)
-      (let ((place (list row (cl-incf number) nil)))
-        (when (or (null top) (zerop (or (plist-get row :level) 0)))
-          (setq top place))
-        (setcar (cddr place) top)
-        (puthash (plist-get row :id) place pyagentd-list--index)))
+      (when (or (null top) (zerop (or (plist-get row :level) 0)))
+        (setq top row))
+      (puthash (plist-get row :id) (cons row top) pyagentd-list--index))
     (pyagentd-table-print)
     (pyagentd-table-say (plist-get view :note))
     (when-let ((current (and first (plist-get view :current))))
@@ -440,20 +438,19 @@ called with the reply, FAILED with an error; older replies are dropped."
 
 (defun pyagentd-list--sorter (number)
   "Return a predicate that compares entries by their column NUMBER.
-Rows of a tree stay below their parent row."
+Rows of a tree are compared by their ancestor: sorting is stable, so they
+stay below it."
   (lambda (a b)
-    (pcase-let ((`(,_ ,place-a ,top-a) (gethash (car a) pyagentd-list--index))
-                (`(,_ ,place-b ,top-b) (gethash (car b) pyagentd-list--index)))
-      (if (eq top-a top-b)
-          (xor (cdr tabulated-list-sort-key) (< place-a place-b))
-        (let ((a (pyagentd-list--value (car top-a) number))
-              (b (pyagentd-list--value (car top-b) number)))
-          (cond ((equal a b)
-                 (xor (cdr tabulated-list-sort-key)
-                      (< (nth 1 top-a) (nth 1 top-b))))
-                ((and (numberp a) (numberp b)) (< a b))
-                (t (string-collate-lessp (format "%s" a) (format "%s" b)
-                                         nil t))))))))
+    (let ((a (pyagentd-list--value (pyagentd-list--top a) number))
+          (b (pyagentd-list--value (pyagentd-list--top b) number)))
+      (cond ((equal a b) nil)
+            ((and (numberp a) (numberp b)) (< a b))
+            (t (string-collate-lessp (format "%s" a) (format "%s" b)
+                                     nil t))))))
+
+(defun pyagentd-list--top (entry)
+  "Return the row at level 0 above ENTRY of `tabulated-list-entries'."
+  (cdr (gethash (car entry) pyagentd-list--index)))
 
 (defun pyagentd-list--value (row number)
   "Return the sort key of ROW in column NUMBER."
