@@ -41,20 +41,11 @@ A socket of macOS buffers 8192.")
 (defvar pyagentd-outbox--fence nil
   "UID of the pending fence, a call that shows what the daemon has read, or nil.")
 
-(defvar pyagentd-outbox--open nil
-  "Non-nil if frames may be written: the peer is known to be the daemon.")
-
 (defun pyagentd-outbox-reset ()
   "Drop all frames, when a connection begins or ends."
   (setq pyagentd-outbox--held nil
         pyagentd-outbox--written nil
-        pyagentd-outbox--fence nil
-        pyagentd-outbox--open nil))
-
-(defun pyagentd-outbox-open ()
-  "Write the frames held back until the peer was known to be the daemon."
-  (setq pyagentd-outbox--open t)
-  (pyagentd-outbox--flush))
+        pyagentd-outbox--fence nil))
 
 (defun pyagentd-outbox-put (uid frame)
   "Write FRAME, of the call UID, or hold it back."
@@ -83,7 +74,7 @@ A socket of macOS buffers 8192.")
   "Write as many of the frames held back as the limit permits.
 While Emacs waits for the socket, timers and filters may run that add
 frames or reset the queue, so the state is read again after each frame."
-  (while (and pyagentd-outbox--open pyagentd-outbox--held
+  (while (and pyagentd-outbox--held
               (let ((bytes (apply #'+ (mapcar #'cdr pyagentd-outbox--written))))
                 ;; One that never fits is written once all before it were read.
                 (or (= bytes 0)
@@ -91,8 +82,7 @@ frames or reset the queue, so the state is read again after each frame."
                            (length (cdar pyagentd-outbox--held)))
                         pyagentd-outbox--most))))
     (pyagentd-outbox--write (pop pyagentd-outbox--held)))
-  (when (and pyagentd-outbox--open pyagentd-outbox--held
-             (null pyagentd-outbox--fence))
+  (when (and pyagentd-outbox--held (null pyagentd-outbox--fence))
     (let ((fence (pyagentd-rpc--fence)))
       (setq pyagentd-outbox--fence (car fence))
       (pyagentd-outbox--write fence)
@@ -441,23 +431,19 @@ Another daemon may remove it at any time."
                               "update this package, or M-x pyagentd-upgrade goes back to the server that fits it")))))))
 
 (defun pyagentd-rpc--make-process (runtime)
-  "Return a process connected to the address in RUNTIME, or nil on failure."
-  (let ((socket (plist-get runtime :socket))
-        (common (list :name "pyagentd" :coding 'binary :noquery t
-                      :buffer (generate-new-buffer " *pyagentd*"))))
-    (with-current-buffer (plist-get common :buffer)
+  "Return a process connected to the socket in RUNTIME, or nil on failure."
+  (let ((buffer (generate-new-buffer " *pyagentd*")))
+    (with-current-buffer buffer
       (set-buffer-multibyte nil)
       (buffer-disable-undo))
     (condition-case nil
-        (apply #'make-network-process
-               (append (if socket (list :family 'local :service socket)
-                         (list :host (plist-get runtime :host)
-                               :service (plist-get runtime :port)))
-                       common))
-      (error (kill-buffer (plist-get common :buffer)) nil))))
+        (make-network-process
+         :name "pyagentd" :coding 'binary :noquery t :buffer buffer
+         :family 'local :service (plist-get runtime :socket))
+      (error (kill-buffer buffer) nil))))
 
 (defun pyagentd-rpc--open (runtime)
-  "Connect to the address in RUNTIME and send hello; return the process or nil."
+  "Connect to the socket in RUNTIME and send hello; return the process or nil."
   (when-let ((process (and runtime
                            (progn (pyagentd-rpc--check-peer
                                    (plist-get runtime :proto)
@@ -474,16 +460,13 @@ Another daemon may remove it at any time."
     (pyagentd-outbox-reset)
     (setq pyagentd-rpc--process process
           pyagentd-rpc--pending nil)
-    (pyagentd-rpc--hello process (plist-get runtime :token))
-    ;; Only this user can listen on a socket in their own directory, so
-    ;; calls need not wait for the reply to hello.
-    (when (eq (process-contact process :family) 'local)
-      (pyagentd-outbox-open))
+    (pyagentd-rpc--hello process)
     process))
 
-(defun pyagentd-rpc--hello (process token)
-  "Send hello with TOKEN on PROCESS.
-Other frames wait for the reply, except on a local socket."
+(defun pyagentd-rpc--hello (process)
+  "Send hello on PROCESS.
+Other calls need not wait for the reply: only this user can listen on a
+socket in their own directory, and the daemon of a host has greeted."
   (let ((failed (lambda (err)
                   (pyagentd-log 'error "%s" (pyagentd-error-text err))
                   (delete-process process))))
@@ -494,13 +477,11 @@ Other frames wait for the reply, except on a local socket."
            :human (if (eq pyagentd-human 'auto) (not noninteractive)
                     (and pyagentd-human t))
            :logs t
-           :token token
            :client (format "emacs %s" emacs-version))
      (lambda (answer)
        (condition-case err
            (progn (pyagentd-rpc--check-peer (plist-get answer :proto)
                                             (plist-get answer :version))
-                  (pyagentd-outbox-open)
                   (pyagentd-rpc--announce 'pyagentd-rpc-connected-hook
                                           process))
          (pyagentd-protocol-error (funcall failed err))))
@@ -552,9 +533,7 @@ SUCCESS is called with the answer, FAILURE with an error (SYMBOL . DATA)."
     (when pyagentd-host
       (setq success (pyagentd-host-answer success)))
     (push (cons uid (cons success failure)) pyagentd-rpc--pending)
-    (if (eq method 'hello)
-        (pyagentd-rpc--write frame)
-      (pyagentd-outbox-put uid frame))
+    (pyagentd-outbox-put uid frame)
     uid))
 
 (defun pyagentd-rpc--write (frame)

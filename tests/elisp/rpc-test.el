@@ -50,13 +50,17 @@
 (ert-deftest pyagentd-rpc-a-call-that-was-quit-is-not-sent-later ()
   (pyagentd-test-with-daemon
     (pyagentd-rpc-call 'asks)
-    (let ((pyagentd-outbox--open nil)   ; as before the answer to hello
-          (inhibit-quit t))
-      (should-not (with-local-quit
-                    (run-at-time 0.1 nil (lambda () (setq quit-flag t)))
-                    (pyagentd-rpc-call 'spawn)))
-      (setq quit-flag nil))
-    (pyagentd-outbox-open)
+    (signal-process daemon 'SIGSTOP)
+    (unwind-protect
+        (let ((pyagentd-outbox--most 0)
+              (inhibit-quit t))
+          (pyagentd-rpc-call-async 'asks nil)
+          (should-not (with-local-quit
+                        (run-at-time 0.1 nil (lambda () (setq quit-flag t)))
+                        (pyagentd-rpc-call 'spawn)))
+          (setq quit-flag nil))
+      (signal-process daemon 'SIGCONT))
+    (pyagentd-rpc-call 'asks)
     (should-not (pyagentd-test-calls 'spawn))))
 
 ;; A full socket would stop Emacs.
@@ -79,17 +83,15 @@
 
 (ert-deftest pyagentd-outbox-goes-on-behind-calls-that-take-long ()
   (let ((uid 1000) pyagentd-outbox--held pyagentd-outbox--written
-        pyagentd-outbox--fence pyagentd-outbox--open written)
+        pyagentd-outbox--fence written)
     (cl-letf (((symbol-function 'pyagentd-rpc--write)
                (lambda (frame) (push frame written)))
               ((symbol-function 'pyagentd-rpc--fence)
                (lambda () (cons (cl-incf uid) "fence"))))
-      (pyagentd-outbox-put 1 "before hello")
-      (should-not written)
-      (pyagentd-outbox-open)
+      (pyagentd-outbox-put 1 "a")
       (pyagentd-outbox-put 2 (make-string 100000 ?x)) ; too long in any case
       (pyagentd-outbox-put 3 "c")
-      (should (equal '("before hello" "fence") (reverse written)))
+      (should (equal '("a" "fence") (reverse written)))
       (pyagentd-outbox-answered 1001)
       (should (equal '(5 100000) (mapcar #'length (seq-take written 2))))
       ;; The long one is not answered for hours.
@@ -103,7 +105,7 @@
 ;; Emacs runs timers and filters where it waits for a socket that is full.
 (ert-deftest pyagentd-outbox-keeps-what-is-put-while-it-writes ()
   (let ((uid 1000) pyagentd-outbox--held pyagentd-outbox--written
-        pyagentd-outbox--fence pyagentd-outbox--open written meanwhile)
+        pyagentd-outbox--fence written meanwhile)
     (cl-letf (((symbol-function 'pyagentd-rpc--write)
                (lambda (frame)
                  (push frame written)
@@ -117,10 +119,9 @@
                               (pyagentd-outbox-put
                                5 (make-string pyagentd-outbox--most ?x))
                               (pyagentd-outbox-put 6 "f")))))
-      (pyagentd-outbox-put 1 "a")
-      (pyagentd-outbox-put 2 "b")
-      (pyagentd-outbox-put 3 "c")
-      (pyagentd-outbox-open)
+      (setq pyagentd-outbox--held
+            (list (cons 1 "a") (cons 2 "b") (cons 3 "c")))
+      (pyagentd-outbox--flush)
       (should (equal '("a" "b" "c" "d" "fence") (reverse written)))
       (pyagentd-outbox-answered 1001)
       (should (equal (list pyagentd-outbox--most 5)
@@ -137,9 +138,8 @@
       (pyagentd-outbox-reset)
       (setq written nil
             meanwhile (list (cons "a" #'pyagentd-outbox-reset)))
-      (pyagentd-outbox-put 1 "a")
-      (pyagentd-outbox-put 2 "b")
-      (pyagentd-outbox-open)
+      (setq pyagentd-outbox--held (list (cons 1 "a") (cons 2 "b")))
+      (pyagentd-outbox--flush)
       (should (equal '("a") written)))))
 
 (ert-deftest pyagentd-rpc-what-timed-out-is-not-sent-any-more ()
