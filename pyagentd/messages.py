@@ -5,7 +5,7 @@ never stored themselves. In a valid view every ``ToolCall`` of an assistant mess
 the user message that follows it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -108,6 +108,14 @@ class Usage:
         )
 
 
+def begins_with(messages: tuple[Message, ...], first: tuple[Message, ...]) -> bool:
+    """Return whether ``messages`` begin with ``first``; unlike that of a slice, this comparison copies nothing."""
+    try:
+        return first <= messages
+    except TypeError:  # the first two that differ have no order
+        return False
+
+
 # The body of a request: ``llm`` writes it, the store keeps it in the trace.
 
 
@@ -124,8 +132,8 @@ class Body:
     """The body of a request, in pieces that stay the same from step to step."""
 
     head: Mapping[str, bytes]  # everything but the messages: the JSON of each value
-    messages: tuple[bytes, ...]  # the JSON of each one, without breakpoints
-    digests: tuple[bytes, ...]  # of these, SHA-256
+    messages: Sequence[bytes]  # the JSON of each one, without breakpoints; later requests add theirs behind
+    count: int  # of those that are in this request
     marked: Mapping[int, Mark]  # those that carry a breakpoint, by their number
     key: str = "messages"  # under which they are sent
 
@@ -141,7 +149,7 @@ class Body:
             yield begin
             yield from self.joined
             begin = b""
-        rest = list(self.messages[self.alone :]) or [b""]
+        rest = list(self.messages[self.alone : self.count]) or [b""]
         for number, mark in self.marked.items():
             rest[number - self.alone] = mark.json
         rest[0] = begin + rest[0]

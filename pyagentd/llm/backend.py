@@ -7,7 +7,6 @@ one per network chunk, so a consumer pays once per chunk and not once per token.
 This module knows no provider and imports none.
 """
 
-import hashlib
 import json
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
@@ -17,7 +16,7 @@ from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 import msgspec
 
 from pyagentd.errors import TransientProviderError
-from pyagentd.messages import Body, Mark, Message, Reasoning, Text, ToolCall, Usage, body_beginning
+from pyagentd.messages import Body, Mark, Message, Reasoning, Text, ToolCall, Usage, begins_with, body_beginning
 
 _CHUNK = 512 << 10  # about how many bytes of a request are sent at once
 MAX_ARGUMENTS = 1_000_000  # characters of one call's arguments; a call with more is not made, see ``ToolCall``
@@ -68,7 +67,6 @@ class _SentMessages:
     messages: tuple[Message, ...] = ()
     items: list[int] = field(default_factory=list)  # the number of items for each message
     json: list[bytes] = field(default_factory=list)  # of all items, the first ones included, without breakpoints
-    digests: list[bytes] = field(default_factory=list)
     size: int = 0  # of their JSON, with a comma behind each
     marks: Mapping[int, Mark] = field(default_factory=dict)  # of the last request, by the number of the item
     joined: list[bytes] = field(default_factory=list)  # see ``Body``
@@ -80,7 +78,6 @@ class _SentMessages:
         for body in bodies:
             # Copied because it is kept for long, and the encoder over-allocates by up to half its length.
             self.json.append(text := bytes(memoryview(encode(body))))
-            self.digests.append(hashlib.sha256(text).digest())
             self.size += len(text) + 1
         return len(self.json) - before
 
@@ -147,8 +144,8 @@ class BodyWriter:
         longer = sum(len(mark.json) - len(sent.json[number]) for number, mark in marked.items())
         return Body(
             head=written,
-            messages=tuple(sent.json),
-            digests=tuple(sent.digests),
+            messages=sent.json,
+            count=len(sent.json),
             marked=marked,
             key=key,
             joined=tuple(sent.joined),
@@ -164,7 +161,7 @@ class BodyWriter:
     ) -> _SentMessages:
         """Return the serialised messages, and store them in ``kept``."""
         sent: _SentMessages | None = kept.get(self)
-        if sent is None or sent.first != first or messages[: len(sent.messages)] != sent.messages:
+        if sent is None or sent.first != first or not begins_with(messages, sent.messages):
             sent = _SentMessages(first)
             sent.add(first)
         sent.items += [sent.add(self._items(message)) for message in messages[len(sent.messages) :]]

@@ -193,19 +193,12 @@ def arguments(text: str) -> Json | None:
 
 def taken_ids(request: ModelRequest) -> set[str]:
     """Return the ids of the calls in a request; only messages that are new since the last step are scanned."""
-    count, ids = request.kept.get(taken_ids, (0, set[str]()))
+    ids: set[str]
+    count, ids = request.kept.get(taken_ids, (0, set()))
     new = request.messages[count if count <= len(request.messages) else 0 :]
     ids.update(part.id for message in new for part in message.parts if isinstance(part, ToolCall))
     request.kept[taken_ids] = len(request.messages), ids
-    return set(ids)
-
-
-def unique_id(id: str, taken: set[str]) -> str:
-    """Return ``id``, or a new id if it is empty or in ``taken``, and add it to ``taken``."""
-    if not id or id in taken:
-        id = f"{id or 'call'}_{uuid.uuid4().hex[:12]}"
-    taken.add(id)
-    return id
+    return ids
 
 
 _NAME = re.compile(r"[A-Za-z0-9_-]+")  # what APIs take as a tool's name, and as a call's id
@@ -255,7 +248,8 @@ class Decoder:
         self.finished = False
         self.failure: ProviderError | None = None
         self._names = {api_name(tool.name, self.longest_name): tool.name for tool in request.tools}
-        self._ids = taken_ids(request)
+        self._taken = taken_ids(request)
+        self._ids: set[str] = set()  # of the answer's calls
         self._calls = self._text_length = self._received = 0  # calls; characters of text, of everything
         self._next = 0  # number of the next part, where the API gives none
         self._kind: PartKind | None = None  # of the open part, text or reasoning
@@ -312,7 +306,14 @@ class Decoder:
         self._calls += 1
         if self._calls > MAX_CALLS:
             raise too_much(f"{MAX_CALLS} calls of tools")
-        return unique_id(_without_surrogates(id), self._ids), self._name(name)
+        return self._unique_id(_without_surrogates(id)), self._name(name)
+
+    def _unique_id(self, id: str) -> str:
+        """Return ``id``, or a new id if it is empty or that of another call in the request or the answer."""
+        if not id or id in self._taken or id in self._ids:
+            id = f"{id or 'call'}_{uuid.uuid4().hex[:12]}"
+        self._ids.add(id)
+        return id
 
     def _finish_call(
         self, index: int, id: str, name: str, text: str, items: list[StreamItem], *, is_cut: bool = False

@@ -22,7 +22,7 @@ from pyagentd.llm.backend import (
     ToolSchema,
     dumps,
 )
-from pyagentd.llm.http import MAX_CALLS, Decoder, Json, SseEvent, api_name, arguments, unique_id
+from pyagentd.llm.http import MAX_CALLS, Decoder, Json, SseEvent, api_name, arguments
 from pyagentd.messages import Message, Part, Text, ToolCall, ToolResult
 
 # The notations:
@@ -267,7 +267,7 @@ class TextCalls(Decoder):
             items.append(PartFinished(self._number(done.index), part))
         for name, given, unreadable in calls:
             self._read_call = True
-            id = unique_id("", self._ids)
+            id = self._unique_id("")
             items.append(PartStarted(self._next, "tool", id, name))
             part = ToolCall(id=id, name=name, input=given, unreadable=unreadable)
             items.append(PartFinished(self._next, part))

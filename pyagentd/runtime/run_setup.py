@@ -20,7 +20,7 @@ from pyagentd.config.tables import compile_action
 from pyagentd.errors import BadRequest
 from pyagentd.events import Event
 from pyagentd.llm.backend import Backend
-from pyagentd.messages import Media, Message, Part, Text, ToolCall
+from pyagentd.messages import Media, Message, Part, Text, ToolCall, begins_with
 from pyagentd.policy.action import exactly, under
 from pyagentd.policy.guard import Context
 from pyagentd.policy.presets import Preset
@@ -108,24 +108,22 @@ class Attachments:
 
     Args:
         branch_dir: The directory that holds ``files/``.
+        kept: The branch's cache of what was sent, see ``ModelRequest``.
     """
 
-    def __init__(self, branch_dir: Path) -> None:
+    def __init__(self, branch_dir: Path, kept: dict[object, Any]) -> None:
         self._branch_dir = branch_dir
+        self._kept = kept
         # Completed messages and their attachments' bytes by ``id`` of the message; the same objects for each request.
         self._shown: dict[int, tuple[weakref.ref[Message], Message, int]] = {}
-        self._first: Message | None = None
-        self._looked = 0  # how many messages from the first are known to link nothing
 
     def shown(self, messages: tuple[Message, ...]) -> Awaitable[tuple[Message, ...]] | None:
         """Return the messages with their attachments; None if nothing is linked."""
-        first = messages[0] if messages else None
-        if first is not self._first or self._looked > len(messages):  # another conversation, or a shorter one
-            self._first, self._looked = first, 0
-        if any(map(_may_link, messages[self._looked :])):
-            self._looked = 0
+        linking_nothing: tuple[Message, ...] = self._kept.get(Attachments, ())
+        known = len(linking_nothing) if begins_with(messages, linking_nothing) else 0
+        if any(map(_may_link, messages[known:])):
             return asyncio.to_thread(self._messages, messages)
-        self._looked = max(0, len(messages) - 1)  # steering may still be added to the last one
+        self._kept[Attachments] = messages
         return None
 
     def _messages(self, messages: Sequence[Message]) -> tuple[Message, ...]:
@@ -349,7 +347,7 @@ class RunPlan:
     models: dict[str, ModelPlan]  # by model, filled on demand
     trace: TraceWriter  # log of the requests, for programs
     log: OrgLog  # ... and for people
-    kept: dict[object, Any] = field(default_factory=dict)  # the backend's cache of the last request
+    kept: dict[object, Any] = field(default_factory=dict)  # of what the last request held, see ``ModelRequest``
 
 
 class RunBuilder:
@@ -455,7 +453,7 @@ class RunBuilder:
             tools |= each.further_tools(self, plan.wanted, plan.taken | made.keys(), self.permitted)
         self.offer = ToolOffer(tools, partial(found_before, branch.conversation), window=asked.window)
         settings = RunSettings(
-            backend=self._watch_backend(plan.backend, plan.trace),
+            backend=self._watch_backend(plan.backend, plan),
             log=plan.log,
             model=model,
             provider=plan.provider,
@@ -604,18 +602,18 @@ class RunBuilder:
         )
         return _intern(whole)
 
-    def _watch_backend(self, backend: Backend, trace: TraceWriter) -> Backend:
+    def _watch_backend(self, backend: Backend, plan: RunPlan) -> Backend:
         watchers = []
         for each in self.kernel.features_with("watcher_for"):
             if (watcher := each.watcher_for(self)) is not None:
                 watchers.append(watcher)
         return WatchedBackend(
             backend,
-            trace=trace,
+            trace=plan.trace,
             run_id=self.run_id,
             clock=self.kernel.clock,
             watchers=watchers,
-            completed=Attachments(self.branch.ref.branch_dir).shown,
+            completed=Attachments(self.branch.ref.branch_dir, plan.kept).shown,
         )
 
     async def _renew(self, plan: RunPlan, now: RunSettings) -> RunSettings:
@@ -631,7 +629,7 @@ class RunBuilder:
             backend, model = self._backend_of(preset)
             model = await self._model(model, preset)
             self.provider = provider_of(preset, kernel.config, self.options)
-            watched = self._watch_backend(backend, plan.trace)
+            watched = self._watch_backend(backend, plan)
             changes = {"backend": watched, "model": model, "provider": self.provider}
             changes |= self._longest(preset, model)
         self.preset = preset

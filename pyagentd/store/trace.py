@@ -178,7 +178,8 @@ class TraceWriter:
         self._step = 0  # ... and its number
         self._id = ""  # of the request the next one can continue
         self._last: Mapping[str, Any] = {}  # an earlier writer's last answer
-        self._digests: tuple[bytes, ...] = ()  # of all messages of the last request
+        self._messages: Sequence[bytes] = ()  # the last request's, and those that were added to them since
+        self._count = 0  # of the last request
         self._chain = hashlib.sha256()  # of these
         self._known: dict[str, str] = {}  # digests of what the file has, by their place in the head
         self._blobs: dict[str, tuple[bytes, str]] = {}  # what the last request had in its head, with its digest
@@ -208,7 +209,7 @@ class TraceWriter:
         if not self._id:
             return
         told = {"type": "answer", "id": self._id, "run_id": self._run_id, "step": step, **facts}
-        told |= {"count": len(self._digests), "chain": self._chain.hexdigest(), "known": self._known}
+        told |= {"count": self._count, "chain": self._chain.hexdigest(), "known": self._known}
         try:
             self._write([as_json(told).encode("utf-8", "replace")])
         except (StoreError, OSError) as error:
@@ -250,7 +251,7 @@ class TraceWriter:
             "marks": [[number, block, value] for number, (_, block, value) in body.marked.items() if block >= 0],
         }
         told = b",".join(b'"%s":%s' % (name.encode(), value) for name, value in head.items())
-        messages = b",".join(body.messages[same:])
+        messages = b",".join(body.messages[same : body.count])
         lines.append(b'%s,"head":{%s},"messages":[%s]}' % (as_json(facts).encode()[:-1], told, messages))
         return lines
 
@@ -265,20 +266,18 @@ class TraceWriter:
         base, same = self._id or None, 0
         if self._last:  # an earlier writer's: all of it, or none
             base, count = str(self._last["id"]), self._last["count"]
-            chain = hashlib.sha256(b"".join(body.digests[:count])).hexdigest()
-            if count <= len(body.digests) and chain == self._last["chain"]:
+            chain = hashlib.sha256(b"".join(body.messages[:count])).hexdigest()
+            if count <= body.count and chain == self._last["chain"]:
                 same = count
-        elif body.digests[: len(self._digests)] == self._digests:
-            same = len(self._digests)
+        elif body.messages is self._messages:
+            same = self._count
         else:
-            for old, new in zip(self._digests, body.digests, strict=False):
-                if old != new:
-                    break
+            while same < min(self._count, body.count) and body.messages[same] == self._messages[same]:
                 same += 1
-        if same != len(self._digests):  # what was said is not only extended
-            self._chain, self._digests = hashlib.sha256(), ()
-        self._chain.update(b"".join(body.digests[len(self._digests) :]))
-        self._digests, self._last = body.digests, {}
+        if same != self._count:  # what was said is not only extended
+            self._chain, self._count = hashlib.sha256(), 0
+        self._chain.update(b"".join(body.messages[self._count : body.count]))
+        self._messages, self._count, self._last = body.messages, body.count, {}
         return (base, same) if same else (None, 0)
 
     # -- the file ----------------------------------------------------------------------------------------------
@@ -307,7 +306,8 @@ class TraceWriter:
 
     def _forget(self) -> None:
         """Continue nothing."""
-        self._id, self._digests, self._last, self._known, self._chain = "", (), {}, {}, hashlib.sha256()
+        self._id, self._last, self._known = "", {}, {}
+        self._messages, self._count, self._chain = (), 0, hashlib.sha256()
 
     def _write(self, lines: Sequence[bytes]) -> None:
         data = b"\n".join((*lines, b""))
