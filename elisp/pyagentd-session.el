@@ -111,6 +111,8 @@ Without a mode for Markdown that is `text-mode', with prompts in bold."
 (pyagentd-deflocal pyagentd--branch-dir nil
   "Absolute directory of the branch; of the agent itself for agents.
 It is the name of the branch on the wire.")
+(pyagentd-deflocal pyagentd--named-agent nil
+  "Name of the named agent whose conversation is in this buffer, or nil.")
 
 (defun pyagentd-place-of (file)
   "Return the session of FILE, a session.md, as told by its path.
@@ -1225,6 +1227,8 @@ saved by itself after a pause.
           pyagentd--session-dir (plist-get place :session-dir)
           pyagentd--branch-name (plist-get place :branch-name)
           pyagentd--branch-dir (plist-get place :branch-dir)
+          pyagentd--named-agent (pyagentd-place-named-agent
+                                 pyagentd--session-dir)
           pyagentd-autosave-enabled t)
     (pyagentd-session--apply-settings)
     (setq-local yank-excluded-properties
@@ -1285,7 +1289,8 @@ saved by itself after a pause.
             (insert "\n\n" block))))))
   (mapc #'kill-local-variable
         '(pyagentd--session-id pyagentd--session-dir pyagentd--branch-name
-                               pyagentd--branch-dir pyagentd-autosave-enabled
+                               pyagentd--branch-dir pyagentd--named-agent
+                               pyagentd-autosave-enabled
                                pyagentd-session--guard pyagentd-session-unlocked)))
 
 (defun pyagentd-session-maybe-initialize ()

@@ -210,9 +210,6 @@ The value is (TEXT FACE COMMAND HELP); a click runs COMMAND, or
     (pyagentd-status-refresh)
     (pyagentd-name-buffer title)))
 
-(defvar-local pyagentd-status--agent nil
-  "Cache (DIRECTORY . AGENT) of the named agent in this buffer, or nil.")
-
 (defconst pyagentd-status--rooms
   '((:name 1000 :state 1000 :preset 1000 :segments 1000)
     (:name 40 :state 100 :preset 1000 :segments 1000)
@@ -230,11 +227,7 @@ A part without a number is left out; the model is never truncated.")
 
 (defun pyagentd-status--name (room)
   "Return the session's name, and its branch unless it is main, to fit ROOM."
-  (unless (equal (car pyagentd-status--agent) pyagentd--branch-dir)
-    (setq pyagentd-status--agent
-          (cons pyagentd--branch-dir
-                (pyagentd-place-named-agent pyagentd--session-dir))))
-  (let* ((agent (cdr pyagentd-status--agent))
+  (let* ((agent pyagentd--named-agent)
          (width (plist-get room :name))
          (id (pyagentd-status--cut (or pyagentd--session-id "") width))
          (title (pyagentd-status--cut (or pyagentd-status-title "") width)))
@@ -556,7 +549,7 @@ Each is a plist: :content, :status (\"pending\", \"in_progress\" or
 (defun pyagentd-buffer-name--wanted (title)
   "Return the name for the buffer of a session with TITLE, which may be nil."
   (let* ((id pyagentd--session-id)
-         (agent (pyagentd-place-named-agent pyagentd--session-dir))
+         (agent pyagentd--named-agent)
          (words (cond ((not (pyagentd-place-agent-p))
                        (or title (replace-regexp-in-string
                                   "-[0-9]\\{14\\}\\(?:-[0-9]+\\)?\\'" "" id)))

@@ -169,8 +169,7 @@ The Local Variables come before preset.md; the metadata names the preset."
                             (pyagentd-place-scope-plan pyagentd--branch-dir))))
             (setq pyagentd-status-preset
                   (plist-get (pyagentd-yaml-read text t) :preset)))
-          (when-let ((text (and (not (pyagentd-place-named-agent ; settings in agent.json
-                                      pyagentd--session-dir))
+          (when-let ((text (and (not pyagentd--named-agent) ; its settings are in agent.json
                                 (pyagentd-yaml-text
                                  (pyagentd-place-preset pyagentd--branch-dir)))))
             (setq pyagentd-settings--own

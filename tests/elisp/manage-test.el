@@ -83,6 +83,7 @@ The variables `file' and `branch' are bound to its names."
     (should (equal (buffer-name) "Two cups"))
     (let ((agent (expand-file-name "../../agent.json")))
       (write-region "{}" nil agent nil 'silent)
+      (pyagentd-mode)
       (pyagentd-name-buffer "Two cups")
       (should (equal (buffer-name)
                      (concat "agent " (file-name-nondirectory
