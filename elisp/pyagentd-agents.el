@@ -99,7 +99,7 @@ and PERMISSIONS; nil or an empty string means the default."
                          (pyagentd-env))
      (lambda (made)
        (run-hooks 'pyagentd-changed-hook)
-       (pyagentd-open-session made)
+       (pyagentd-here-visit made)
        (message "%s%s" (plist-get made :welcome)
                 (if-let ((note (plist-get made :note))) (concat "\n" note) "")))
      pyagentd-later-patience)))
@@ -137,12 +137,12 @@ and PERMISSIONS; nil or an empty string means the default."
   "Destroy the agent NAME, after showing what would be lost and asking.
 If KEEP is non-nil its files stay.  Call THEN when it is destroyed, or when
 the user declines."
-  (pyagentd-later
+  (pyagentd-later-asking
    'destroy-warnings (list :name name :keep-files keep)
    (lambda (losses)
      (pyagentd-here-save (list :session-dir (plist-get losses :dir)))
      (if (not (let ((max-mini-window-height 0.9))
-                (pyagentd-later-ask
+                (yes-or-no-p
                  (concat
                   (mapconcat (lambda (line) (format "- %s\n" line))
                              (or (plist-get losses :lines)

@@ -356,14 +356,5 @@ the user has typed since."
           (t (run-with-idle-timer pyagentd-later--soon nil
                                   #'pyagentd-later--give again args)))))
 
-(defun pyagentd-later-ask (prompt)
-  "Ask the yes-or-no question PROMPT, unless another prompt is open.
-For callbacks of calls, which run after their command has returned."
-  (if (active-minibuffer-window)
-      (progn (message "%sAnswer the open prompt first, then try again" prompt) nil)
-    ;; Not called by a click, after which Emacs would prompt in a dialog.
-    (let ((last-nonmenu-event t))
-      (yes-or-no-p prompt))))
-
 (provide 'pyagentd-daemon)
 ;;; pyagentd-daemon.el ends here

@@ -126,7 +126,7 @@ PRESET is the name of its preset.  Needs the daemon.  If PERSON is non-nil,
 as interactively, do not wait for it."
   (interactive (list (read-string "Session name: ") nil t))
   (if person (pyagentd-session name preset)
-    (pyagentd-open-session
+    (pyagentd-here-visit
      (pyagentd-jf--make 'create-session
                         (pyagentd-session-request name preset nil nil)))))
 
@@ -136,7 +136,7 @@ as interactively, do not wait for it."
   "Create a session in SESSION-DIR with the id SESSION-ID, and open it.
 See `pyagentd-session-create' for PRESET, PROJECTS and
 ACTIVITY-ORG-FILE.  Return the buffer.  Needs the daemon."
-  (pyagentd-open-session
+  (pyagentd-here-visit
    (pyagentd-jf--make 'create-session
                       (pyagentd-session-create-request
                        session-id session-dir preset projects

@@ -219,13 +219,6 @@ SESSION-ID, SESSION-DIR, PRESET, PROJECTS and ACTIVITY-ORG-FILE are as there."
         :activity-org-file (and activity-org-file
                                 (expand-file-name activity-org-file))))
 
-(defun pyagentd-open-session (session)
-  "Show the conversation of SESSION, the daemon's answer; return its buffer."
-  (let ((buffer (find-file-noselect (plist-get session :file))))
-    (with-current-buffer buffer
-      (goto-char (point-max)))
-    (pop-to-buffer-same-window buffer)))
-
 (defun pyagentd-visit-preset ()
   "Visit preset.md, the configuration of the session in this buffer."
   (interactive nil pyagentd-mode)
