@@ -363,12 +363,7 @@ Do nothing while an event is being applied."
             (pyagentd-outbox-answered uid)
             (when-let ((waiting (pyagentd-rpc--forget uid)))
               (if (eq kind 'return) (funcall (car waiting) value)
-                (funcall (cdr waiting)
-                         (cons 'pyagentd-remote-error
-                               (cond ((eq kind 'epc-error)
-                                      (list 'epc-error value))
-                                     ((consp value) value)
-                                     (t (list 'internal value)))))))))))))
+                (funcall (cdr waiting) (cons 'pyagentd-remote-error value))))))))))
 
 (defun pyagentd-rpc--called (frame)
   "Return the events in FRAME; the daemon calls nothing else."
@@ -467,25 +462,20 @@ Another daemon may remove it at any time."
   "Send hello on PROCESS.
 Other calls need not wait for the reply: only this user can listen on a
 socket in their own directory, and the daemon of a host has greeted."
-  (let ((failed (lambda (err)
-                  (pyagentd-log 'error "%s" (pyagentd-error-text err))
-                  (delete-process process))))
-    (pyagentd-rpc--submit
-     'hello
-     (list :proto pyagentd-rpc-protocol
-           :version pyagentd-version
-           :human (if (eq pyagentd-human 'auto) (not noninteractive)
-                    (and pyagentd-human t))
-           :logs t
-           :client (format "emacs %s" emacs-version))
-     (lambda (answer)
-       (condition-case err
-           (progn (pyagentd-rpc--check-peer (plist-get answer :proto)
-                                            (plist-get answer :version))
-                  (pyagentd-rpc--announce 'pyagentd-rpc-connected-hook
-                                          process))
-         (pyagentd-protocol-error (funcall failed err))))
-     failed)))
+  (pyagentd-rpc--submit
+   'hello
+   (list :proto pyagentd-rpc-protocol
+         :version pyagentd-version
+         :human (if (eq pyagentd-human 'auto) (not noninteractive)
+                  (and pyagentd-human t))
+         :logs t
+         :client (format "emacs %s" emacs-version))
+   ;; The daemon refuses a peer whose version does not fit.
+   (lambda (_)
+     (pyagentd-rpc--announce 'pyagentd-rpc-connected-hook process))
+   (lambda (err)
+     (pyagentd-log 'error "%s" (pyagentd-error-text err))
+     (delete-process process))))
 
 (defun pyagentd-rpc--announce (hook &optional process)
   "Queue a run of HOOK after the events that arrived before.
