@@ -103,47 +103,44 @@ TAB moves between options and lines, RET picks one, \
 
 (defun pyagentd-question--fill (ask)
   "Make the current buffer the form of ASK."
-  (let ((inhibit-read-only t))
-    (erase-buffer)
-    (remove-overlays)
-    (pyagentd-question-mode)
-    (setq pyagentd-question--ask ask)
-    (let* ((questions (plist-get ask :questions))
-           (count (length questions)))
-      (setq pyagentd-question--parts
-            (seq-map-indexed (lambda (question index)
-                               (pyagentd-question--insert question (1+ index)
-                                                          count))
-                             questions)))
-    (widget-insert "\n")
-    (widget-create 'push-button
-                   :notify (lambda (&rest _) (pyagentd-question--send))
-                   "Send")
-    (widget-insert "  ")
-    (widget-create 'push-button
-                   :notify (lambda (&rest _)
-                             (call-interactively #'pyagentd-question--decline))
-                   "Decline")
-    (widget-insert "\n")
-    (widget-setup)
-    (goto-char (point-min))
-    (widget-forward 1)
-    (set-buffer-modified-p nil)
-    (let ((who (string-replace
-                "%" "%%" (or (pyagentd-ask-who ask)
-                             (if (equal "" (plist-get ask :run-id))
-                                 "pyagentd" ; no run waits
-                               "The model")))))
-      (pyagentd-ask-here-set
-       ask
-       (concat " " who (substitute-command-keys
-                        " asks   \\<pyagentd-question-mode-map>\
+  (pyagentd-question-mode)
+  (setq pyagentd-question--ask ask)
+  (let* ((questions (plist-get ask :questions))
+         (count (length questions)))
+    (setq pyagentd-question--parts
+          (seq-map-indexed (lambda (question index)
+                             (pyagentd-question--insert question (1+ index)
+                                                        count))
+                           questions)))
+  (widget-insert "\n")
+  (widget-create 'push-button
+                 :notify (lambda (&rest _) (pyagentd-question--send))
+                 "Send")
+  (widget-insert "  ")
+  (widget-create 'push-button
+                 :notify (lambda (&rest _)
+                           (call-interactively #'pyagentd-question--decline))
+                 "Decline")
+  (widget-insert "\n")
+  (widget-setup)
+  (goto-char (point-min))
+  (widget-forward 1)
+  (set-buffer-modified-p nil)
+  (let ((who (string-replace
+              "%" "%%" (or (pyagentd-ask-who ask)
+                           (if (equal "" (plist-get ask :run-id))
+                               "pyagentd" ; no run waits
+                             "The model")))))
+    (pyagentd-ask-here-set
+     ask
+     (concat " " who (substitute-command-keys
+                      " asks   \\<pyagentd-question-mode-map>\
 \\[pyagentd-question--send] send   \\[pyagentd-question--decline] decline   \
 \\[pyagentd-question--cancel] later"))
-       (concat " (answered) " who
-               (substitute-command-keys
-                " asked   \\<pyagentd-question-mode-map>\
-\\[pyagentd-question--cancel] close"))))))
+     (concat " (answered) " who
+             (substitute-command-keys
+              " asked   \\<pyagentd-question-mode-map>\
+\\[pyagentd-question--cancel] close")))))
 
 (defun pyagentd-question-buffer (ask)
   "Return the buffer with the form of ASK; reuse one that exists."
@@ -169,11 +166,7 @@ TAB moves between options and lines, RET picks one, \
 (defun pyagentd-question-answers ()
   "Return the answers in this form: a list of strings for each question."
   (mapcar (pcase-lambda (`(,options . ,other))
-            (append (when options
-                      (let ((value (widget-value options)))
-                        (cond ((listp value) value)
-                              ((member value '(nil "")) nil)
-                              (t (list value)))))
+            (append (and options (ensure-list (widget-value options)))
                     (let ((words (string-trim (widget-value other))))
                       (unless (string-empty-p words) (list words)))))
           pyagentd-question--parts))

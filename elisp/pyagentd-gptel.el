@@ -134,19 +134,12 @@ them its agents have: see `pyagentd-make-tool'.  Return their names."
 (defun pyagentd-gptel--chat ()
   "Return the chat in this buffer as gptel would save it in Markdown."
   (let* ((source (current-buffer))
-         (backend (bound-and-true-p gptel-backend))
-         (tools (bound-and-true-p gptel-tools))
          (settings
-          `((gptel-model . ,(bound-and-true-p gptel-model))
+          `((gptel-model . ,gptel-model)
             (gptel--backend-name
-             . ,(if (and backend (fboundp 'gptel-backend-name))
-                    (gptel-backend-name backend)
-                  (bound-and-true-p gptel--backend-name)))
-            (gptel--tool-names
-             . ,(if (and tools (fboundp 'gptel-tool-name))
-                    (mapcar #'gptel-tool-name tools)
-                  (bound-and-true-p gptel--tool-names)))
-            (gptel-temperature . ,(bound-and-true-p gptel-temperature))))
+             . ,(and gptel-backend (gptel-backend-name gptel-backend)))
+            (gptel--tool-names . ,(mapcar #'gptel-tool-name gptel-tools))
+            (gptel-temperature . ,gptel-temperature)))
          (system (seq-find #'stringp
                            (ensure-list
                             (or (bound-and-true-p gptel-system-prompt)
