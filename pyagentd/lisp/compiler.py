@@ -1219,8 +1219,9 @@ class Emitter(Operations):
         self._loops += 1
         body = self._block_of(node.body, inner)
         self._loops -= 1
-        tick: ast.stmt = ast.Expr(call(python_name("tick", p), [], p), **p)
-        self.block.append(ast.While(const(True, p), [tick, *body], [], **p))
+        turn = ast.Name(self.temporary(), STORE, **p)
+        ticks = ast.Attribute(python_name("budget", p), "ticks", LOAD, **p)
+        self.block.append(ast.For(turn, ticks, body, [], None, **p))
         if result is not None:
             self.reach(python_name(result, p), goal, p)
 
@@ -1299,7 +1300,10 @@ class Emitter(Operations):
                 self.block.append(assign(node.init.var.python, const(None, p), p))
         else:
             collection = self.expression(node.collection)
-        over = call(self.runtime("iterate", p), [python_name("run", p), const(node.kind, p), collection], p)
+        cells = 0 if node.kind in {"reduce", "each"} else 1 + self._cells_of_each(node)
+        over = call(
+            self.runtime("iterate", p), [python_name("run", p), const(node.kind, p), collection, const(cells, p)], p
+        )
         source = self.temporary()
         self.block.append(assign(source, over, p))
         if node.body.simple and node.kind in {"map", "filter", "remove"}:
@@ -1319,6 +1323,16 @@ class Emitter(Operations):
         self.reach(python_name(result, p) if result else const(None, p), goal, p)
         if goal.owned and node.kind == "reduce" and goal.variable is not None and goal.loop is None:
             self.block.append(assign(accumulator, const(None, p), p))  # one variable has the value, not two
+
+    def _cells_of_each(self, node: Each) -> int:
+        """Return the slots of the collection that ``map`` makes of each item, which are charged before the loop."""
+        value = node.body
+        while isinstance(value, Let):
+            value = value.body
+        if node.kind != "map" or not isinstance(value, Make) or not _is_display(value):
+            return 0
+        self.charged.add(id(value))
+        return _cells(value)
 
     def _comprehension(self, node: Each, source: str, p: Place) -> ast.expr:
         item = node.vars[-1].python

@@ -64,6 +64,7 @@ class Budget:
         "limits",
         "steps_used",
         "tick",
+        "ticks",
     )
 
     def __init__(
@@ -83,14 +84,15 @@ class Budget:
         self._started = now()
         self._deadline = self._started + limits.timeout_ms / 1000
         self._paused = 0.0
-        # ``tick()`` charges one step, in C: the cost of a call and of an iteration.
-        self.tick: Callable[[], Any] = chain.from_iterable(self._slices()).__next__
+        # ``tick()``, and each item of ``ticks``, charges one step, in C: the cost of a call and of an iteration.
+        self.ticks: Iterator[None] = chain.from_iterable(self._slices())
+        self.tick: Callable[[], Any] = self.ticks.__next__
 
     def _slices(self) -> Iterator[Iterable[None]]:
-        """Charge 64 ticks in advance, whenever they are used up."""
+        """Charge 64 ticks in advance, whenever they are used up; an error there does not end the ticks."""
         while True:
-            self.steps(64)
-            yield repeat(None, 64)
+            yield map(self.steps, (64,))
+            yield repeat(None, 63)
 
     @property
     def duration_ms(self) -> float:
@@ -141,8 +143,8 @@ class Budget:
     def _charge_ahead(self, count: int) -> Iterator[Iterable[None]]:
         times = 1
         while True:
-            self.cells(times * count)
-            yield repeat(None, times)
+            yield map(self.cells, (times * count,))
+            yield repeat(None, times - 1)
             times = min(2 * times, 64)
 
     def bytes(self, count: int) -> None:

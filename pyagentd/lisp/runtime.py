@@ -398,16 +398,16 @@ def for_each(run: Run, value: Value, body: Callable[[Value], Value]) -> None:
             return
 
 
-def iterate(run: Run, name: str, value: Value) -> Iterable[Value]:
-    """Return the items for a builtin to iterate over, charged as the builtin charges them.
+def iterate(run: Run, name: str, value: Value, cells: int) -> Iterable[Value]:
+    """Return the items for a builtin to iterate over; ``cells`` are the slots that are made for each.
 
     Raises:
         LispError: ``eval_error`` if the value is not a collection.
     """
     budget = run.budget
     found = value if type(value) is list else items("for" if name == "each" else name, value, budget)
-    if name != "reduce" and name != "each":
-        budget.cells(len(found))
+    if cells:
+        budget.cells(cells * len(found))
     return budget.each(found)
 
 

@@ -162,6 +162,16 @@ class TestLimits:
     def test_it_ends_by_the_clock(self) -> None:
         assert failure("(loop [] (recur))", limits=Limits(timeout_ms=1)).reason == "timeout"
 
+    @pytest.mark.parametrize(
+        "program",
+        [
+            "(try (loop [] (recur)) (finally (loop [i 0] (if (< i 100) (recur (inc i)) i))))",
+            "(let [one (future (loop [] (recur))) other (future (loop [] (recur)))] [@other @one])",
+        ],
+    )
+    def test_what_goes_on_after_the_limit_ends_by_it_too(self, program: str) -> None:
+        assert failure(program, limits=Limits(steps=10_000, timeout_ms=60_000)).reason == "timeout"
+
     def test_it_ends_when_it_is_cancelled(self) -> None:
         error = failure("(loop [] (recur))", cancelled=lambda: True)
         assert (error.reason, error.message) == ("timeout", "the program was cancelled")
