@@ -21,7 +21,7 @@ from pyagentd.api.group import (
     reply_of,
     send_options,
 )
-from pyagentd.api.models import available_tools, checked_model, summary, write_settings
+from pyagentd.api.models import available_tools, checked_model, preset_notes, summary, write_settings
 from pyagentd.errors import BadRequest
 from pyagentd.features import contexts as emptied
 from pyagentd.features import named_agents, suggestions, todo
@@ -411,6 +411,7 @@ class Conversations(Group):
             preset = self._kernel.presets.of_branch(live.ref)
             unconfined = await self._unconfined(preset) if "Bash" in preset.tools else ""
             made_from = await _made_from(live)
+            misspelt = [] if live.conversation.messages else await asyncio.to_thread(preset_notes, live.ref)
             answer = await attaching.attach(live, client, known)
             # No await from here on: the client would take an event sent before the reply for a part of it.
             if answer is None:
@@ -428,6 +429,7 @@ class Conversations(Group):
                 self._kernel.spawn(tell_below(self._kernel, live))
             notes = [
                 *answer["notes"],
+                *misspelt,
                 *self._kernel.origins.notes(live.ref),
                 *named_agents.opening_notes(self._kernel, live),
             ]

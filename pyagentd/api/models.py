@@ -27,7 +27,7 @@ from pyagentd.errors import (
     did_you_mean,
     nearest,
 )
-from pyagentd.features import named_agents
+from pyagentd.features import named_agents, schedules
 from pyagentd.features.emacs import EmacsClients
 from pyagentd.features.models import CheckedModel, Models
 from pyagentd.features.usage import (
@@ -43,9 +43,9 @@ from pyagentd.features.usage import (
 from pyagentd.llm import catalog
 from pyagentd.llm.backend import ask_model
 from pyagentd.llm.prompts import accept_rewrite, rewrite_request
-from pyagentd.policy.action import canonical_tool
-from pyagentd.policy.presets import DEFAULT_PRESET, Preset, parse_message_settings
-from pyagentd.reader import Source, keys_of, read
+from pyagentd.policy.action import canonical_tool, is_ours
+from pyagentd.policy.presets import DEFAULT_PRESET, Preset, parse_message_settings, parse_tools
+from pyagentd.reader import Source, keys_of, line_in_front_matter, read
 from pyagentd.runtime import run_setup
 from pyagentd.runtime import system_prompt as instructions
 from pyagentd.runtime.branch import LiveBranch
@@ -828,29 +828,37 @@ def _preset_row(found: ProjectPresets, template: PresetTemplate, config: Config)
         if preset.signature:
             features.missions.promised_signature(preset)
         data = presetfile.content(template.file, links=True) if template.data is None else template.data
-        misspelt = _misspelt(presetfile.decode(data, template.file).front)
+        warnings = [f"line {line}: {text}" for line, text in misspelt(presetfile.decode(data, template.file).front)]
     except PyagentdError as error:
         return {**row, "error": str(error)}
-    row |= {"description": preset.description[:_DESCRIPTION], "mode": preset.mode}
-    warning = "; ".join([*_doubts(preset, config), *misspelt])
-    return {**row, "warning": warning} if warning else row
-
-
-def _misspelt(front: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a message for each unknown key that resembles a known one."""
-    for key in map(str, front):
-        if (dashed := key.replace("_", "-")) not in _KEYS and (meant := nearest(dashed, _KEYS, cutoff=0.8)):
-            yield f"`{key}` is not a key; is `{meant}` meant?"
-
-
-def _doubts(preset: Preset, config: Config) -> Iterator[str]:
-    """Yield messages about missing tools and backends; no errors, since another machine may have them."""
-    if unknown := [tool for tool in preset.tools if tool not in TOOLS]:
-        yield f"there is no tool {', '.join(unknown)}"
     try:
         config.backend(preset.backend)
-    except ConfigError as error:
-        yield error.message
+    except ConfigError as error:  # a warning: another machine may have it
+        warnings.append(error.message)
+    row |= {"description": preset.description[:_DESCRIPTION], "mode": preset.mode}
+    return {**row, "warning": "; ".join(warnings)} if warnings else row
+
+
+def misspelt(front: Mapping[str, Any]) -> Iterator[tuple[int, str]]:
+    """Yield line and message for each unknown key of a preset that resembles a known one, and each unknown tool.
+
+    They are no errors: other programs have other keys, and Emacs may offer any tool.
+    """
+    for key in map(str, front):
+        if (dashed := key.replace("_", "-")) not in _KEYS and (meant := nearest(dashed, _KEYS, cutoff=0.8)):
+            yield line_in_front_matter(front, (key,)), f"`{key}` is not a key; is `{meant}` meant?"
+    for tool in parse_tools(front.get("tools") or []):
+        known = (*TOOLS, *schedules.Schedules.tool_names)
+        if not (tool in known or is_ours(tool) or tool.startswith("emacs")):
+            near = nearest(tool, known)
+            hint = f"is `{near}` meant?" if near else f"one of your Emacs is written `emacs:{tool}`"
+            yield line_in_front_matter(front, ("tools",)), f"there is no tool {tool}; {hint}"
+
+
+def preset_notes(ref: BranchRef) -> list[str]:
+    """Return notes about keys and tools in a branch's ``preset.md`` that are probably misspelt; blocks."""
+    file = paths.preset_file(ref.branch_dir)
+    return [f"{file}:{line}: {text}" for line, text in misspelt(presetfile.read(file).front)]
 
 
 def summary(meter: Meter) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from pyagentd.api.group import (
     typed_title,
 )
 from pyagentd.api.inspection import context_chart
+from pyagentd.api.models import preset_notes
 from pyagentd.clock import epoch_ms
 from pyagentd.errors import BadRequest, Busy, ConfigError, PyagentdError, StoreError
 from pyagentd.events import Event
@@ -58,6 +59,7 @@ class SessionCreated(BranchPlaces):
     """The created session."""
 
     title: str | None
+    notes: list[str]  # keys and tools in its preset that are probably misspelt
 
 
 class SessionTrust(TypedDict):
@@ -251,7 +253,8 @@ class Sessions(Group):
             session_id=session_id,
             activity_org_file=activity_org_file,
         )
-        return {**describe_branch(ref), "title": title or None}
+        notes = await asyncio.to_thread(preset_notes, ref)
+        return {**describe_branch(ref), "title": title or None, "notes": notes}
 
     @by_person
     async def trust_session(self, client: Client, *, branch: str, sha256: str | None = None) -> SessionTrust:

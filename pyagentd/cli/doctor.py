@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import click
 
 from pyagentd import __version__
+from pyagentd.api.models import misspelt
 from pyagentd.cli.link import daemon
 from pyagentd.cli.models import find as local_servers
 from pyagentd.cli.output import ExitCode, colour, json_option, print_json
@@ -27,7 +28,7 @@ from pyagentd.installation import shipped
 from pyagentd.policy.presets import parse_preset
 from pyagentd.runtime.presets import configured_profiles
 from pyagentd.runtime.system_prompt import skills_of
-from pyagentd.store.presetfile import find_templates, read
+from pyagentd.store.presetfile import content, decode, find_templates
 from pyagentd.tools.mcp.connection import ServerVariables, launch
 from pyagentd.tools.sandbox import enclosure
 from pyagentd.wire.frames import PROTOCOL
@@ -318,7 +319,7 @@ def check_skills(config: Config) -> Iterator[Finding]:
 
 
 def check_presets(config: Config) -> Iterator[Finding]:
-    """Check that every preset can be read."""
+    """Check that every preset can be read, and for keys and tools that are probably misspelt."""
     templates = find_templates([shipped("presets"), config.presets_dir])
     source = config.settings["presets.dir"].source
     broken = source != "default" and not config.presets_dir.is_dir()
@@ -327,11 +328,15 @@ def check_presets(config: Config) -> Iterator[Finding]:
         yield Finding("presets", "warning", detail, f"mkdir -p {config.presets_dir}, or correct [presets] dir there")
     for name, path in templates.items():
         try:
-            file = read(path)
+            file = decode(content(path, links=True), path)
             parse_preset(name, file.front, file.body, str(path), profiles=configured_profiles(config))
         except PyagentdError as error:
             broken = True
             yield Finding(f"preset {name}", "missing", error.message, error.hint or f"$EDITOR {path}")
+            continue
+        for line, text in misspelt(file.front):
+            broken = True
+            yield Finding(f"preset {name}", "warning", f"{path}:{line}: {text}", f"$EDITOR +{line} {path}")
     if not templates:
         yield Finding("presets", "missing", f"none in {shipped('presets')}", "Reinstall the package: make setup")
     elif not broken:

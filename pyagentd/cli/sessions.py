@@ -59,6 +59,8 @@ def new(name: str, preset: str | None, root: Path, as_json: bool) -> None:
         f"{created['session_id']}\t{Path(created['branch_dir']) / 'session.md'}",
         as_json=as_json,
     )
+    for line in () if as_json else created["notes"]:
+        note(line)
 
 
 @click.command()

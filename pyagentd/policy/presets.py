@@ -119,7 +119,7 @@ def _parse_seconds(value: object) -> float:
     return seconds
 
 
-def _parse_tools(value: object) -> tuple[str, ...]:
+def parse_tools(value: object) -> tuple[str, ...]:
     """Parse tools: a list, words of one line, or a table of ``NAME: true`` or ``{allowed: true}``."""
     if isinstance(value, str):
         names = re.findall(r"[^\s,]+", value)
@@ -149,7 +149,7 @@ def _parse_pattern(value: object) -> str:
 
 
 _Pattern = Annotated[str, Rule(parse=_parse_pattern, words="a text")]
-_Tools = Annotated[tuple[str, ...], Rule(parse=_parse_tools, words="a list of texts")]
+_Tools = Annotated[tuple[str, ...], Rule(parse=parse_tools, words="a list of texts")]
 _Temperature = Annotated[float, Meta(ge=0, le=2)] | None
 
 DEFAULT_PRESET = "programming-assistant"

@@ -221,6 +221,19 @@ def test_doctor_names_a_broken_preset_by_file(home: Path) -> None:
     assert str(broken) in findings["preset mine"].detail
 
 
+def test_doctor_names_what_is_misspelt_in_a_preset(home: Path) -> None:
+    kept = home / "dotfiles.md"
+    kept.write_text("---\nbackend: Claude\ntools: [Raed, Glob]\npath: {}\n---\nHi\n")
+    (home / "presets").mkdir()
+    file = home / "presets" / "mine.md"
+    file.symlink_to(kept)
+    found = [each for each in checks.check_presets(load_config()) if each.name == "preset mine"]
+    assert [(each.level, each.detail) for each in found] == [
+        ("warning", f"{file}:4: `path` is not a key; is `paths` meant?"),
+        ("warning", f"{file}:3: there is no tool Raed; is `Read` meant?"),
+    ]
+
+
 def test_doctor_names_what_the_configuration_has_and_cannot_be_used(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -354,3 +354,20 @@ async def test_a_preset_that_names_what_is_not_there_is_told_with_a_warning(worl
     (row,) = (await world.service().presets(Watcher(), root=str(world.project)))["untrusted"]
     assert "error" not in row and "no tool Telepathy" in row["warning"]
     assert "`path` is not a key; is `paths` meant?" in row["warning"]
+
+
+async def test_what_is_misspelt_in_a_preset_is_said_when_its_session_begins(world: World) -> None:
+    service, client = world.service(), Watcher()
+    world.preset("main", tools="Raed, Glob, emacs, request_wakeup]\npath: [")
+    made = await service.create_session(client, name="x", preset="main", root=str(world.project))
+    file = Path(made["branch_dir"], "preset.md")
+    tools, path = made["notes"][1], made["notes"][0]
+    assert tools.startswith(f"{file}:") and tools.endswith("there is no tool Raed; is `Read` meant?")
+    assert path.endswith("`path` is not a key; is `paths` meant?") and len(made["notes"]) == 2
+    attached = await service.attach(client, branch=made["branch"], sha256=body_sha256(""))
+    assert set(made["notes"]) <= set(attached["notes"])
+    world.server.say("Done.")
+    await service.prompt(client, branch=made["branch"], text="Go", env=env(world))
+    await client.finished(made["branch"])
+    again = await service.attach(client, branch=made["branch"])
+    assert set(made["notes"]).isdisjoint(again["notes"])
