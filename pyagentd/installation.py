@@ -109,10 +109,10 @@ def in_background(run: Callable[[Callable[[], None]], None], *, errors: Path) ->
     os.close(writing)
     os.waitpid(child, 0)
     with os.fdopen(reading, "rb") as pipe:
-        said = pipe.read()
-    if said == READY:
+        message = pipe.read()
+    if message == READY:
         return 0
-    raise UserError(said.decode("utf-8", "replace") or "The daemon ended before it was ready")
+    raise UserError(message.decode("utf-8", "replace") or "The daemon ended before it was ready")
 
 
 def _run_detached(run: Callable[[Callable[[], None]], None], pipe: int, errors: Path) -> None:

@@ -396,9 +396,9 @@ def _plural(wanted: Any, names: Mapping[Any, str]) -> str:
 def _bounds(wanted: Any) -> str:
     """Return the bounds of a number: `` from 0 to 2``."""
     meta = next((note for note in typing.get_args(wanted)[1:] if isinstance(note, msgspec.Meta)), msgspec.Meta())
-    bounds = [("from", meta.ge), ("above", meta.gt), ("to", meta.le), ("and below", meta.lt)]
-    said = ((word, bound if isinstance(bound, int) else f"{bound:g}") for word, bound in bounds if bound is not None)
-    return "".join(f" {word} {bound}" for word, bound in said)
+    pairs = [("from", meta.ge), ("above", meta.gt), ("to", meta.le), ("and below", meta.lt)]
+    limits = ((word, bound if isinstance(bound, int) else f"{bound:g}") for word, bound in pairs if bound is not None)
+    return "".join(f" {word} {bound}" for word, bound in limits)
 
 
 # Lines of files.

@@ -170,22 +170,22 @@ def prompt(blocks: Sequence[Block], root: str) -> Prompt:
     Raises:
         BadRequest: A block has an unsupported kind, or the prompt is empty.
     """
-    said: list[str] = []
+    pieces: list[str] = []
     behind: list[str] = []
     files: list[Attachment] = []
     for block in blocks:
         match block:
             case schema.TextContentBlock():
-                said.append(block.text)
+                pieces.append(block.text)
             case schema.ResourceContentBlock():
-                said.append(_mention(block.uri, block.name, root))
+                pieces.append(_mention(block.uri, block.name, root))
             case schema.ImageContentBlock():
                 file = _file("picture", block.mime_type, decoded(block.data))
                 files.append(file)
-                said.append(_between(said) + link_to(file.name, file.name, shown=True))
+                pieces.append(_between(pieces) + link_to(file.name, file.name, shown=True))
             case schema.EmbeddedResourceContentBlock(resource=schema.TextResourceContents() as given):
                 name = _name(given.uri)
-                said.append(_mention(given.uri, name, root))
+                pieces.append(_mention(given.uri, name, root))
                 if len(given.text) <= _PROMPTS_LONGEST:
                     behind.append(_quote_text(given.uri, given.text, root))
                 else:
@@ -196,10 +196,10 @@ def prompt(blocks: Sequence[Block], root: str) -> Prompt:
                 kind = blob.mime_type or "application/octet-stream"
                 file = _file(_name(blob.uri), kind, decoded(blob.blob))
                 files.append(file)
-                said.append(_between(said) + link_to(file.name, _name(blob.uri), shown=kind.startswith("image/")))
+                pieces.append(_between(pieces) + link_to(file.name, _name(blob.uri), shown=kind.startswith("image/")))
             case _:
                 raise BadRequest("Sound cannot be sent", hint="Say it in words")
-    text = "\n\n".join(["".join(said).strip(), *behind]).strip()
+    text = "\n\n".join(["".join(pieces).strip(), *behind]).strip()
     if not text:
         raise BadRequest("The prompt is empty")
     return Prompt(text, tuple(files))
@@ -251,5 +251,5 @@ def _file(name: str, kind: str, data: bytes) -> Attachment:
     return Attachment(base.encode()[: _NAMED - len(behind.encode())].decode(errors="ignore") + behind, data)
 
 
-def _between(said: Sequence[str]) -> str:
-    return "\n\n" if said and said[-1] and not said[-1].endswith("\n") else ""
+def _between(pieces: Sequence[str]) -> str:
+    return "\n\n" if pieces and pieces[-1] and not pieces[-1].endswith("\n") else ""

@@ -203,8 +203,8 @@ class Approvals(Group):
         options = send_options(client, env, ())
         await self._kernel.trees.awake()
         row = self._kernel.asks.get(ask).row if self._kernel.asks.has(ask) else None  # a missing ask fails below
-        said = None if row is None else self._check_answer(row, decision, input, answers)
-        answer = Answer(decision=decision, reason=reason, input=input, answers=said, by=client.name)
+        checked = None if row is None else self._check_answer(row, decision, input, answers)
+        answer = Answer(decision=decision, reason=reason, input=input, answers=checked, by=client.name)
         kind, live = _REMEMBERED_AS.get(decision), self._kernel.opened(str(row["branch"])) if row else None
         granted: Sequence[str] = ()  # granted before the answer, and revoked if it comes too late
         if kind and row and live and row.get("kind") == "tool":

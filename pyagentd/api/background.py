@@ -181,9 +181,9 @@ class Background(Group):
                 stand_in = kernel.config.backend(backend).kind == "offline"
             except PyagentdError:  # sending a message reports it
                 answers, backend, stand_in = preset, preset.backend, False
-            said = hidden.visible(live.conversation)
+            visible = hidden.visible(live.conversation)
             messages = await asyncio.to_thread(contexts.count, live.conversation.snapshot())
-            last = max((message.row.get("created_at") or 0 for message in said), default=0)
+            last = max((message.row.get("created_at") or 0 for message in visible), default=0)
             state = live.status["state"]
             root = live.conversation.session.get("workspace_root")
             title = str(live.conversation.session.get("title") or "")
@@ -330,7 +330,7 @@ def status_lines(facts: AgentStatus, running: Sequence[Task], now: datetime) -> 
     """Return the text that ``/status`` shows."""
     idle = f", idle {_for(facts['last_at'], now)}" if facts["last_at"] else ""
     count = facts["messages"]
-    title, said = facts.get("title"), f"active ({quantity(count, 'message')}{idle})"
+    title, activity = facts.get("title"), f"active ({quantity(count, 'message')}{idle})"
     model = facts["model"] or "the default of its backend"
     called = f"{title} ({facts['agent']})" if title else facts["agent"]
     lines = [
@@ -338,7 +338,7 @@ def status_lines(facts: AgentStatus, running: Sequence[Task], now: datetime) -> 
         f"Model: {_STAND_IN if facts.get('stand_in') else model}",
         f"Permissions: {facts['permissions'] or 'those of its preset'}",
         f"Status: {facts['status']}",
-        f"{'Session' if title is None else 'Conversation'}: {said if count else 'none'}",
+        f"{'Session' if title is None else 'Conversation'}: {activity if count else 'none'}",
     ]
     if asks := facts.get("asks"):
         lines.append(f"Waiting: {quantity(asks, 'question')}; `pyagentd asks` lists what to answer")

@@ -103,9 +103,9 @@ class Builtin:
     async def agent_init(self, call: Call) -> Answer:
         """Create a named agent with its own directory, workspace and conversation."""
         made = await self._ask(call, "agent-init", **call.arguments, env=call.options.env)
-        said = answer_with_note(f"The agent {made['name']} is in {made['dir']}. {made['welcome']}", made)
+        reply = answer_with_note(f"The agent {made['name']} is in {made['dir']}. {made['welcome']}", made)
         return Answer(
-            text=said.text, data={key: made[key] for key in ("name", "dir", "session_id", "branch", "file")}
+            text=reply.text, data={key: made[key] for key in ("name", "dir", "session_id", "branch", "file")}
         )
 
     @slash("agent list", changed_by=())
@@ -135,10 +135,10 @@ class Builtin:
             return Answer(text=columns(_pairs(told["config"])), data=told)
         value = told["config"][key]
         verb = "are" if key == "permissions" else "is"
-        said = "has no value of its own" if value is None else f"{verb} {value}"
+        state = "has no value of its own" if value is None else f"{verb} {value}"
         if "value" not in call.arguments:
-            return Answer(text=f"The {key} of {told['name']} {said}", data=told)
-        return answer_with_note(f"The {key} of {told['name']} {said} now", told)
+            return Answer(text=f"The {key} of {told['name']} {state}", data=told)
+        return answer_with_note(f"The {key} of {told['name']} {state} now", told)
 
     @slash("agent rename", _NAME, Argument(name="new_name", summary="its new name", required=True))
     async def agent_rename(self, call: Call) -> Answer:

@@ -419,10 +419,10 @@ class Conversations(Group):
             if not known.is_nothing:
                 live.given = settings_in_document(settings_of(preset))
                 live.note_lasting_notices()
-                said = live.document.settings_now
-                if live.conversation.runs and all(getattr(said, name) is None for name in FIELDS):
+                settings = live.document.settings_now
+                if live.conversation.runs and all(getattr(settings, name) is None for name in FIELDS):
                     # Another program wrote the text without its Local Variables.
-                    live.write_settings(given=live.given, effective=live.given, seen=said)
+                    live.write_settings(given=live.given, effective=live.given, seen=settings)
                 if live.key in self._kernel.emptied and client.human:
                     emptied.ask(self._kernel, live)
             if live.meter is not None and not live.meter.looked and paths.agents_dir(live.ref.branch_dir).is_dir():
@@ -829,15 +829,15 @@ def _span_from_wire(given: Any, length: int) -> Iterator[Span]:
             raise BadRequest(f"No role of a text: {str(given)[:60]}", hint="(BEG END ROLE)")
 
 
-def _local_settings(said: Mapping[str, Any]) -> Settings:
+def _local_settings(values: Mapping[str, Any]) -> Settings:
     """Parse the values of the Local Variables that an editor sent."""
-    tools = said.get("tools")
+    tools = values.get("tools")
     return Settings(
-        model=said.get("model") or None,
-        backend=said.get("backend") or None,
+        model=values.get("model") or None,
+        backend=values.get("backend") or None,
         tools=None if tools is None else tuple(map(str, tools)),
-        temperature=said.get("temperature"),
-        max_tokens=said.get("max_tokens"),
+        temperature=values.get("temperature"),
+        max_tokens=values.get("max_tokens"),
     )
 
 

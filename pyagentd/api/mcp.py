@@ -359,12 +359,12 @@ class McpOperations(Group):
             raise BadRequest(f"There is no event {min(unknown)!r} for hooks", hint=f"Known: {', '.join(EVENTS)}")
         usable: dict[str, OfferedTool] = {}
         refused: list[ToolRefused] = []
-        for said in _json_list(tools, "tools"):
+        for definition in _json_list(tools, "tools"):
             try:
-                tool = offered_tool(said)
+                tool = offered_tool(definition)
                 usable[tool.name] = tool
             except BadRequest as error:
-                name = str(said.get("name") or "") if isinstance(said, dict) else ""
+                name = str(definition.get("name") or "") if isinstance(definition, dict) else ""
                 refused.append({"name": name, "why": str(error)})
         offered = EmacsOffer(buffers=buffers, tools=tuple(usable.values()), hooks=frozenset(hooks or ()))
         self._kernel.feature(EmacsClients).offer(client, offered)
@@ -417,12 +417,12 @@ def _file_texts(files: Iterable[tuple[Path, str]]) -> list[FileText]:
 
 def _json_list(text: str, what: str, *, of_objects: bool = False) -> list[Any]:
     try:
-        said = json.loads(text or "[]")
+        value = json.loads(text or "[]")
     except ValueError as wrong:
         raise BadRequest(f"The {what} are not JSON: {wrong}") from wrong
-    if not isinstance(said, list) or (of_objects and not all(isinstance(each, dict) for each in said)):
+    if not isinstance(value, list) or (of_objects and not all(isinstance(each, dict) for each in value)):
         raise BadRequest(f"The {what} must be a JSON list{' of objects' if of_objects else ''}")
-    return said
+    return value
 
 
 def _hook_row(hook: HookSettings, base: Path, origin: Literal["user", "project"], trusted: bool) -> HookRow:

@@ -451,11 +451,11 @@ class ModelOperations(Group):
         request = rewrite_request(
             answering, text, instruction, name=name, before=before, after=after, max_tokens=most
         )
-        said = await ask_model(backend, replace(request, purpose="rewrite"))
-        if said.stop_reason in ("refusal", "max_tokens"):
-            why = "refused" if said.stop_reason == "refusal" else "reached the longest answer"
+        reply = await ask_model(backend, replace(request, purpose="rewrite"))
+        if reply.stop_reason in ("refusal", "max_tokens"):
+            why = "refused" if reply.stop_reason == "refusal" else "reached the longest answer"
             raise ProviderError(f"{answering} {why}", hint="Nothing was changed. Rewrite a shorter text at a time")
-        made = accept_rewrite("".join(said.texts), text)
+        made = accept_rewrite("".join(reply.texts), text)
         if not made.strip():
             raise ProviderError(
                 f"{answering} gave an empty answer", hint="Word the instruction differently, or choose another model"

@@ -223,8 +223,8 @@ class Pages(Group):
         lines = [Line((Text(*decision(row["decision"])), "  ", local_time(row["at"])["text"]))]
         for name in fields:
             if value := row.get(name):
-                said = f"{value}  {agent_words(value)}" if name == "agent" else str(value)
-                lines.append(Line((Text(f"{name.replace('_id', '').capitalize():8} ", "heading"), said)))
+                shown = f"{value}  {agent_words(value)}" if name == "agent" else str(value)
+                lines.append(Line((Text(f"{name.replace('_id', '').capitalize():8} ", "heading"), shown)))
         return Report(title="Decision", lines=lines)
 
     async def inspect(self, client: Client, *, branch: str) -> Report:
@@ -402,8 +402,8 @@ def _turn(turn: Mapping[str, Any], id: str) -> Iterator[Line]:
         spent = f"  {sent} in, {(usage.get('output') or 0) + (usage.get('reasoning') or 0)} out"
     failure = [Text("  failed", "bad")] if failed else []
     yield Line((f"Turn {turn['number']}{spent}{_took(turn['duration_ms'])}", *failure), 2, id=id)
-    if said := turn.get("said"):
-        yield from _block(said, "detail")
+    if reply := turn.get("said"):
+        yield from _block(reply, "detail")
     if program := turn.get("program"):
         yield Line((Text("\n".join(f"    {line}" for line in program.rstrip().split("\n")), "lisp"),))
     else:

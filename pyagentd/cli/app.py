@@ -168,11 +168,11 @@ def _on_host(words: Sequence[str]) -> list[str] | None:
     script += "echo 'pyagentd is not installed here' >&2; exit 127"
     command = shlex.join(["exec", "sh", "-c", script, PROGRAM, *rest])
     terminal = ["-t"] if sys.stdin.isatty() and sys.stdout.isatty() else ["-T"]
-    said = os.environ.get("PYAGENTD_SSH") or "ssh"
+    program = os.environ.get("PYAGENTD_SSH") or "ssh"
     try:
-        ssh = shlex.split(said)
+        ssh = shlex.split(program)
     except ValueError as error:
-        raise click.UsageError(f"PYAGENTD_SSH is {said!r}, which is no command: {error}") from None
+        raise click.UsageError(f"PYAGENTD_SSH is {program!r}, which is no command: {error}") from None
     if not shutil.which(ssh[0]):
         raise Unreachable(f"There is no program {ssh[0]}", hint="Install ssh, or have PYAGENTD_SSH name another one")
     return [*ssh, *terminal, "--", host, command]

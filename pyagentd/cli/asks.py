@@ -94,10 +94,12 @@ def answer(
         raise click.UsageError("--answers and the decision answer go together")
     if arguments is not None and decision != "allow":
         raise click.UsageError("--input goes with allow only: edited arguments are allowed once")
-    text, said = (sys.stdin.read() if given == "-" else given for given in (arguments, answers))
+    text, replies = (sys.stdin.read() if given == "-" else given for given in (arguments, answers))
     with daemon(human=True) as link:
         env = _environment(link, ask)
-        answered = link.call("answer", ask=ask, decision=decision, reason=reason, input=text, answers=said, env=env)
+        answered = link.call(
+            "answer", ask=ask, decision=decision, reason=reason, input=text, answers=replies, env=env
+        )
     accepted = answered["accepted"]
     if as_json:
         print_json({"accepted": accepted})

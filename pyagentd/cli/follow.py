@@ -355,8 +355,8 @@ class TextView(View):
             stream = sys.stderr if piece.style == "dim" and not self._terminal else sys.stdout
             if stream is sys.stderr:
                 sys.stdout.flush()  # stdout and stderr may be the same pipe
-            said = text_for(piece.text, stream)
-            stream.write(dim(said, stream) if piece.style == "dim" else said)
+            text = text_for(piece.text, stream)
+            stream.write(dim(text, stream) if piece.style == "dim" else text)
         sys.stdout.flush()
         sys.stderr.flush()
 

@@ -80,16 +80,16 @@ def _start_daemon(runtime: Path, *, human: bool, name: str) -> DaemonClient:
             timeout=_START_S,
             check=False,
         )
-        said = started.stderr.decode(errors="replace").strip().rpartition("\n")[2].removeprefix("pyagentd: ")
+        reason = started.stderr.decode(errors="replace").strip().rpartition("\n")[2].removeprefix("pyagentd: ")
     except subprocess.TimeoutExpired:
-        said = f"it does not serve after {_START_S:g} s"
+        reason = f"it does not serve after {_START_S:g} s"
     deadline = time.monotonic() + _LOST_RACE_S
     while True:
         try:
             return connect(runtime, human=human, name=name, is_json=True)
         except Unreachable as error:
             if time.monotonic() > deadline:
-                why = said.rstrip(".") or error.message
+                why = reason.rstrip(".") or error.message
                 raise Unreachable(f"The daemon did not start: {why}", hint=f"See {runtime / LOG}") from error
         time.sleep(_POLL_S)
 

@@ -330,15 +330,15 @@ def _mission_state(link: DaemonClient, begun: Mapping[str, Any]) -> dict[str, An
 
 def _print_json(told: Mapping[str, Any], begun: Mapping[str, Any], ending: FollowEnd, trace: bool) -> ExitCode:
     names = ("ok", "value", "fail", "signature", "usage", "can_resume")
-    said = {"ok": False, **{name: told.get(name) for name in names}}
-    said |= {"ok": bool(told.get("ok")), "state": told.get("state") or ending.reason}
-    if not said["ok"] and said["fail"] is None and ending.message:
-        said["fail"] = {"reason": None, "message": ending.message}
-    said |= {"session": begun["session_id"], "run": begun["run"]}
+    result = {"ok": False, **{name: told.get(name) for name in names}}
+    result |= {"ok": bool(told.get("ok")), "state": told.get("state") or ending.reason}
+    if not result["ok"] and result["fail"] is None and ending.message:
+        result["fail"] = {"reason": None, "message": ending.message}
+    result |= {"session": begun["session_id"], "run": begun["run"]}
     if trace:
-        said["turns"] = told.get("turns")
-    print_json(said)
-    return ExitCode.DONE if said["ok"] else ExitCode.FAILED
+        result["turns"] = told.get("turns")
+    print_json(result)
+    return ExitCode.DONE if result["ok"] else ExitCode.FAILED
 
 
 def _print(told: Mapping[str, Any], begun: Mapping[str, Any], ending: FollowEnd) -> ExitCode:

@@ -123,8 +123,8 @@ def print_page(report: Mapping[str, Any]) -> None:
         hidden = level if line["folded"] else 0
         parts = line["parts"]
         text = "".join(part if isinstance(part, str) else str(part["text"] or "") for part in parts)
-        said = text_for(f"{'*' * level} {text}{' …' if hidden else ''}" if level else text, sys.stdout)
-        print(click.style(said, bold=True) if level and colour(sys.stdout) else said)
+        shown = text_for(f"{'*' * level} {text}{' …' if hidden else ''}" if level else text, sys.stdout)
+        print(click.style(shown, bold=True) if level and colour(sys.stdout) else shown)
 
 
 # Formatting of costs.

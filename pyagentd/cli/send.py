@@ -340,8 +340,8 @@ def _send(
     # The reply to a message is immediate; that to a command may take long, and Ctrl-C stops waiting for it.
     with nullcontext() if is_command else Interrupts():
         sent = link.call("prompt", branch=branch, text=message, env=env, **wishes)
-        if (said := given.get("said")) and sys.stderr.isatty() and form == "text":
-            note(said)
+        if (notice := given.get("said")) and sys.stderr.isatty() and form == "text":
+            note(notice)
         if command := sent.get("command"):
             goes_on = wait and command["began"]  # a compaction that must end before the next message
             if form != "text" or not goes_on:  # otherwise the answer arrives as events

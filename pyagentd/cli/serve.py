@@ -65,8 +65,8 @@ def _link(*, start: bool) -> None:
     except WireError:  # a daemon of another version runs, which the line tells the other end
         pass
     runtime = read_runtime(runtime_dir())
-    said = encode({"proto": runtime.proto, "version": runtime.version, "sessions_dir": runtime.sessions_dir})
-    sys.stdout.write(f"pyagentd-link {said.decode()}\n")
+    facts = encode({"proto": runtime.proto, "version": runtime.version, "sessions_dir": runtime.sessions_dir})
+    sys.stdout.write(f"pyagentd-link {facts.decode()}\n")
     sys.stdout.flush()
     # Replace this process by a small one, which runs as long as the user's Emacs.
     os.execv(sys.executable, [sys.executable, "-I", "-S", "-c", _CARRY, str(runtime.socket)])

@@ -464,12 +464,12 @@ def _progress(*, quiet: bool) -> Iterator[Callable[[int, int], None]]:
             task = bar.add_task("Indexing", total=None)
             yield lambda done, total: bar.update(task, completed=done, total=total)
     else:
-        said = 0
+        last_tenth = 0
 
         def line(done: int, total: int) -> None:
-            nonlocal said
-            if total and (tenth := 10 * done // total) > said:
-                said = tenth
+            nonlocal last_tenth
+            if total and (tenth := 10 * done // total) > last_tenth:
+                last_tenth = tenth
                 print(f"{10 * tenth} % of {total} branches", file=sys.stderr, flush=True)
 
         yield line

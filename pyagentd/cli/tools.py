@@ -455,7 +455,9 @@ def presets(root: Path, trust: bool, as_json: bool) -> None:
 
 def _lines(rows: list[Row]) -> Iterator[tuple[str, ...]]:
     for row in rows:
-        said = row.get("error") or row.get("description") or ""
+        description = row.get("error") or row.get("description") or ""
         if warning := row.get("warning"):
-            said = f"{said} (WARNING: {warning})"
-        yield row["name"], row.get("mode") or "", said if row["trusted"] else f"NOT TRUSTED: {said}", row["source"]
+            description = f"{description} (WARNING: {warning})"
+        if not row["trusted"]:
+            description = f"NOT TRUSTED: {description}"
+        yield row["name"], row.get("mode") or "", description, row["source"]

@@ -346,12 +346,12 @@ class Summariser:
     async def _ask(self, request: ModelRequest) -> str:
         try:
             async with asyncio.timeout(self._settings.timeout_s):
-                said, cut = await self._ask_model(request)
+                summary, cut = await self._ask_model(request)
                 more = self._known.longest(2 * request.max_tokens)
                 if cut and more > request.max_tokens:  # if that is cut too, it is used and marked as cut
                     with contextlib.suppress(ContextOverflow):
-                        said, cut = await self._ask_model(replace(request, max_tokens=more))
-                text = accept_summary(said)
+                        summary, cut = await self._ask_model(replace(request, max_tokens=more))
+                text = accept_summary(summary)
         except TimeoutError:
             raise TransientProviderError(
                 f"The summary took longer than {self._settings.timeout_s:g} seconds"
@@ -362,11 +362,11 @@ class Summariser:
 
     async def _ask_model(self, request: ModelRequest) -> tuple[str, bool]:
         """Return the model's answer, and whether it was cut off at its maximum number of tokens."""
-        said = await ask_model(self._backend, replace(request, purpose="compaction"), retrying=self._wait)
-        self._usage += said.usage
-        if said.stop_reason == "refusal":
+        reply = await ask_model(self._backend, replace(request, purpose="compaction"), retrying=self._wait)
+        self._usage += reply.usage
+        if reply.stop_reason == "refusal":
             raise ProviderError(f"{request.model} refused to summarise")
-        return "\n\n".join(said.texts), said.stop_reason == "max_tokens"
+        return "\n\n".join(reply.texts), reply.stop_reason == "max_tokens"
 
     def _wait(self, failed: RetryNotice) -> None:
         if failed.attempt > self._settings.retry_on_transient:
@@ -493,15 +493,15 @@ def _request(view: Sequence[Message], tail: TailStart | None, conversation: Conv
     open_turn = split == len(view) and bool(view) and view[-1].role == "user"
     if not (open_turn or (tail is not None and tail.part_id)):
         return ""
-    said: list[str] = []
+    texts: list[str] = []
     for message in visible(conversation):
         if tail is not None and message.id == tail.message_id:
             break
         if message.role == "user":
             goes_on = message.metadata.get("steered") and not message.metadata.get("context")
             text = message.text if message.is_edited else message.model_text
-            said = [*(said if goes_on else ()), text[:_REQUEST]]
-    words = "\n\n".join(said).replace("```", "~~~")
+            texts = [*(texts if goes_on else ()), text[:_REQUEST]]
+    words = "\n\n".join(texts).replace("```", "~~~")
     return f"## Current Request\nThe user's words:\n\n{words}" if words else ""
 
 

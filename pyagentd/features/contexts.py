@@ -117,11 +117,11 @@ def restored_turns(entries: Iterable[Mapping[str, Any]]) -> list[Turn]:
             own = (_data(part, results) for part in message.parts if isinstance(part, Text | ToolCall))
             found[-1].parts += [{"type": "step-start"}, *own]
             continue
-        said = [text for part in message.parts if isinstance(part, Text) and (text := writable(part.text.strip()))]
-        if said and found and not found[-1].parts:
-            found[-1].prompt = "\n\n".join([found[-1].prompt, *said])
-        elif said:
-            found.append(Turn("\n\n".join(said)))
+        texts = [text for part in message.parts if isinstance(part, Text) and (text := writable(part.text.strip()))]
+        if texts and found and not found[-1].parts:
+            found[-1].prompt = "\n\n".join([found[-1].prompt, *texts])
+        elif texts:
+            found.append(Turn("\n\n".join(texts)))
     return found
 
 
@@ -187,9 +187,9 @@ class Contexts(Feature):
             BadRequest: There is no conversation.
             StoreError: A write failed.
         """
-        said = await self._current_conversation(branch)
-        text = one_line(description) or await self._describe(branch, said.messages, options)
-        return await self._write(branch, said, text, "manual_save")
+        live = await self._current_conversation(branch)
+        text = one_line(description) or await self._describe(branch, live.messages, options)
+        return await self._write(branch, live, text, "manual_save")
 
     async def clear(self, branch: LiveBranch) -> int:
         """Clear the conversation of a branch without saving it; return how many messages it had.
@@ -281,14 +281,14 @@ class Contexts(Feature):
             BadRequest: There is no conversation.
             StoreError: A write failed.
         """
-        said = await self._current_conversation(branch)
+        live = await self._current_conversation(branch)
         triggers = self.kernel.find(Triggers)
         options = SendOptions() if triggers is None else triggers.options_for(branch.ref, SendOptions())
-        text = await self._describe(branch, said.messages, options)
+        text = await self._describe(branch, live.messages, options)
         async with branch.starting:
-            if branch.run is not None or branch.queue.waiting or said.is_older_than(branch):
+            if branch.run is not None or branch.queue.waiting or live.is_older_than(branch):
                 return False
-            row = await self._write(branch, said, text, "idle_timeout")
+            row = await self._write(branch, live, text, "idle_timeout")
             notice = _put_away(row, f"after {span(seconds)} of inactivity")
             await self._history.clear_held(branch, notice=notice)
         branch.say(notice)
@@ -297,10 +297,10 @@ class Contexts(Feature):
     async def keep(self, branch: LiveBranch, trigger: Trigger) -> ContextRow | None:
         """Save the conversation of a branch, if there is one, without asking a model; raises ``StoreError``."""
         try:
-            said = await self._current_conversation(branch)
+            live = await self._current_conversation(branch)
         except BadRequest:
             return None
-        return await self._write(branch, said, first_words(said.messages), trigger)
+        return await self._write(branch, live, first_words(live.messages), trigger)
 
     async def put_behind(self, branch: LiveBranch, trigger: Trigger, *, when: str) -> bool:
         """Clear the conversation of a branch, saved unless an equal copy is; return whether there was one.
@@ -315,15 +315,15 @@ class Contexts(Feature):
             return False
         told = {}
         with contextlib.suppress(BadRequest):  # without a conversation nothing is saved
-            said = await self._current_conversation(branch)
-            rows, messages = await self.history(branch.ref), contexts.canonical(said.messages)
+            live = await self._current_conversation(branch)
+            rows, messages = await self.history(branch.ref), contexts.canonical(live.messages)
 
             def is_same(row: ContextRow) -> bool:
                 context = contexts.read_or_none(Path(row.file_path)) if row.message_count == len(messages) else None
                 return context is not None and list(context.messages) == list(messages)
 
             row = await asyncio.to_thread(lambda: next(filter(is_same, rows), None))
-            row = row or await self._write(branch, said, first_words(said.messages), trigger)
+            row = row or await self._write(branch, live, first_words(live.messages), trigger)
             told = {"notice": _put_away(row, when)}
         async with branch.starting:
             await self._history.clear_held(branch, **told)
@@ -534,7 +534,7 @@ class Contexts(Feature):
         return text or first_words(messages)
 
     async def _write(
-        self, branch: LiveBranch, said: _LiveConversation, description: str, trigger: Trigger
+        self, branch: LiveBranch, live: _LiveConversation, description: str, trigger: Trigger
     ) -> ContextRow:
         owner = self.owner(branch.ref)
         context = Context(
@@ -543,11 +543,11 @@ class Contexts(Feature):
             description=description,
             saved_at=iso8601(self.kernel.clock.now()),
             trigger=trigger,
-            messages=contexts.canonical(said.messages),
+            messages=contexts.canonical(live.messages),
         )
 
         def write() -> ContextRow:
-            row = replace(row_of(context, contexts.write(owner.directory, context)), last_seq=said.last_seq)
+            row = replace(row_of(context, contexts.write(owner.directory, context)), last_seq=live.last_seq)
             agents.put_context(self.kernel.state, row)
             return row
 
@@ -595,8 +595,8 @@ def _put_away(row: ContextRow, when: str) -> str:
     """Return the notice of a conversation that was cleared automatically."""
     dot = "" if row.description.endswith((".", "…", "!", "?")) else "."
     shell = f"In a shell: pyagentd context restore {row.agent_name} {row.id[: contexts.ID]}"
-    said = f"Session saved: {row.description}{dot} Context cleared {when}."
-    return f"{said} Use /context restore {row.id[: contexts.ID]} to resume. {shell}"
+    notice = f"Session saved: {row.description}{dot} Context cleared {when}."
+    return f"{notice} Use /context restore {row.id[: contexts.ID]} to resume. {shell}"
 
 
 def _goes_on(branch: LiveBranch) -> bool:

@@ -94,13 +94,13 @@ class _Offer:
     args: tuple[_OfferedArgument, ...] = ()
 
 
-def offered_tool(said: object) -> OfferedTool:
+def offered_tool(definition: object) -> OfferedTool:
     """Parse a definition of a tool.
 
     Raises:
         BadRequest: It is invalid; the message says why.
     """
-    told = read(said, Mapping[str, Any], Source.at("the definition of a tool", BadRequest))
+    told = read(definition, Mapping[str, Any], Source.at("the definition of a tool", BadRequest))
     place = f"the tool {told.get('name')}"
     offer = read(told, _Offer, Source(place=lambda path: place, error=BadRequest, lenient=True))
     args: Sequence[Mapping[str, Any]] = told.get("args") or ()
@@ -125,9 +125,9 @@ def offered_tool(said: object) -> OfferedTool:
     )
 
 
-def _seconds(said: object) -> float:
-    if isinstance(said, int | float) and not isinstance(said, bool) and said > 0:
-        return min(float(said), _LONGEST_S)
+def _seconds(value: object) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
+        return min(float(value), _LONGEST_S)
     return DEFAULT_S
 
 
@@ -265,14 +265,14 @@ class EmacsClients(Feature):
             if answer.cancelled() or answer.exception():
                 client.push(Event("emacs", "", 0, ({"id": number, "what": "stop", "facts": "{}"},)))
 
-    def answer(self, client: Sink, number: str, said: str) -> bool:
+    def answer(self, client: Sink, number: str, text: str) -> bool:
         """Handle a client's answer, a JSON object; return whether it was still awaited.
 
         Raises:
             BadRequest: It is not a JSON object.
         """
         self._silent.discard(client)
-        told = object_in(said, "The answer")
+        told = object_in(text, "The answer")
         asked, waiting = self._open.get(number, (None, None))
         if waiting is None or asked is not client or waiting.done():
             return False
@@ -328,13 +328,13 @@ class RunBuffers:
         """Make the Emacs that showed the text change and save it; an "unknown" outcome may have changed it too."""
         facts = {"path": path, "version": seen.version, "edits": [list(edit) for edit in edits]}
         try:
-            said = await self._clients.ask(cast(Sink, seen.source), "change", facts, timeout_s=CHANGE_S)
+            reply = await self._clients.ask(cast(Sink, seen.source), "change", facts, timeout_s=CHANGE_S)
         except NoAnswer as error:
             return ChangeOutcome(outcome="unknown", reason=str(error))
-        reason = str(said.get("reason") or "")
-        match said.get("outcome"):
+        reason = str(reply.get("reason") or "")
+        match reply.get("outcome"):
             case "done":
-                return ChangeOutcome(outcome="done", reason=reason, saved=bool(said.get("saved")))
+                return ChangeOutcome(outcome="done", reason=reason, saved=bool(reply.get("saved")))
             case "outdated":
                 return ChangeOutcome(outcome="outdated")
             case _:
@@ -342,18 +342,18 @@ class RunBuffers:
 
     async def _look(self, client: Sink, path: str, whole: bool) -> EditorView:
         try:
-            said = await self._clients.ask(client, "look", {"path": path, "whole": whole}, timeout_s=LOOK_S)
+            reply = await self._clients.ask(client, "look", {"path": path, "whole": whole}, timeout_s=LOOK_S)
         except NoAnswer as error:
             log.info("%s: %s", path, error)
             return EditorView(silent=True)
-        text = said.get("text")
+        text = reply.get("text")
         return EditorView(
-            buffer=str(said.get("buffer") or ""),
-            version=str(said.get("version") or ""),
-            modified=bool(said.get("modified")),
+            buffer=str(reply.get("buffer") or ""),
+            version=str(reply.get("version") or ""),
+            modified=bool(reply.get("modified")),
             text=text if isinstance(text, str) else None,
-            crlf=bool(said.get("crlf")),
-            trouble=str(said.get("trouble") or ""),
+            crlf=bool(reply.get("crlf")),
+            trouble=str(reply.get("trouble") or ""),
             source=client,
         )
 
@@ -414,10 +414,10 @@ def emacs_tool(clients: EmacsClients, branch: LiveBranch, tool: OfferedTool, *, 
     async def confirming(args: Args, ctx: ToolContext) -> Confirm:
         try:
             await _at_hand(tool, args, ctx)
-            said = await ask("confirm", args, ctx, _CONFIRM_S)
+            reply = await ask("confirm", args, ctx, _CONFIRM_S)
         except ToolError:
             return True
-        return bool(said.get("confirm", True))
+        return bool(reply.get("confirm", True))
 
     return ToolSpec(
         name=name,
@@ -468,12 +468,12 @@ async def _at_hand(tool: OfferedTool, args: Args, ctx: ToolContext) -> None:
             raise not_open_error(file)
 
 
-def _output(said: Mapping[str, Any], ctx: ToolContext) -> Output:
-    text = str(said.get("text") or "")
-    places = said.get("places")
+def _output(reply: Mapping[str, Any], ctx: ToolContext) -> Output:
+    text = str(reply.get("text") or "")
+    places = reply.get("places")
     if isinstance(places, list):
         text = "\n".join(filter(None, (text, *_places(places, ctx))))
-    return Output(text=text or "[no output]", ok=not said.get("error"))
+    return Output(text=text or "[no output]", ok=not reply.get("error"))
 
 
 def _places(places: list[Any], ctx: ToolContext) -> list[str]:

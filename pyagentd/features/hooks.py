@@ -95,11 +95,11 @@ async def ask_program(
 
 def parse_answer(code: int, out: bytes, err: bytes) -> HookAnswer:
     """Parse a hook's exit code and output."""
-    said = err.decode(errors="replace").strip()[:_SHOWN]
+    message = err.decode(errors="replace").strip()[:_SHOWN]
     if code == BLOCKS:
-        return HookAnswer(blocks=said or _NO_REASON)
+        return HookAnswer(blocks=message or _NO_REASON)
     if code != 0:
-        return HookAnswer(problem=f"it ended with {code}: {said}" if said else f"it ended with {code}")
+        return HookAnswer(problem=f"it ended with {code}: {message}" if message else f"it ended with {code}")
     text = out.decode(errors="replace").strip()
     if not text:
         return HookAnswer()
@@ -115,12 +115,12 @@ def parse_answer(code: int, out: bytes, err: bytes) -> HookAnswer:
 _ANSWERS: Mapping[str, type] = {"text": str, "agent": str, "model": str, "append": str, "input": dict}
 
 
-def answer_of(said: Mapping[str, Any]) -> HookAnswer:
+def answer_of(reply: Mapping[str, Any]) -> HookAnswer:
     """Parse a hook's JSON: with ``block`` or ``deny``, not null or false, it blocks; else it has changes.
 
     A value of the wrong type is dropped and reported as a problem.
     """
-    given = {key: value for key, value in said.items() if value is not None}
+    given = {key: value for key, value in reply.items() if value is not None}
     reasons = [given.pop(key) for key in ("block", "deny") if given.get(key, False) is not False]
     if reasons:
         return HookAnswer(blocks=next((why for why in reasons if isinstance(why, str) and why), _NO_REASON))
@@ -303,14 +303,14 @@ class Hooks(Feature):
         changes.
         """
         try:
-            said = await self.kernel.feature(EmacsClients).ask(client, "hook", facts, timeout_s=TIMEOUT_S)
+            reply = await self.kernel.feature(EmacsClients).ask(client, "hook", facts, timeout_s=TIMEOUT_S)
         except TooLong as error:
             # A model can make a call of any length: that must not get it past a guard.
             why = str(error)
             return HookAnswer(blocks=why) if facts["event"] == "tool.before" else HookAnswer(problem=why)
         except NoAnswer as error:
             return HookAnswer(problem=str(error))
-        return HookAnswer(problem=str(said.get("text"))) if said.get("error") else answer_of(said)
+        return HookAnswer(problem=str(reply.get("text"))) if reply.get("error") else answer_of(reply)
 
     # -- notices -------------------------------------------------------------------------------------------------
 
@@ -456,7 +456,7 @@ class RunHooks:
 
     def _note(self, event: str, name: str, word: HookAnswer) -> None:
         """Log a hook's answer, and notify the user of failures."""
-        said = "blocks" if word.blocks is not None else "changes" if word.changes else word.problem or "nothing"
-        log.info("hook %s for %s of %s: %s (%d ms)", name, event, self.branch.ref.name, said, word.duration_ms)
+        effect = "blocks" if word.blocks is not None else "changes" if word.changes else word.problem or "nothing"
+        log.info("hook %s for %s of %s: %s (%d ms)", name, event, self.branch.ref.name, effect, word.duration_ms)
         if word.problem:
             self._hooks.say(self.branch, self.root, f"The hook {name} for {event} failed: {word.problem}")

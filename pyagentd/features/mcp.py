@@ -289,8 +289,8 @@ class Servers(Feature):
 
     def _recall(self, connection: Connection, settings: ServerSettings) -> None:
         """Give a server that has not run yet the prompts and resources it last offered, in any workspace."""
-        said = json.dumps([settings.name, settings.command, settings.url])
-        mark = f"mcp-offer:{hashlib.sha256(said.encode(errors='replace')).hexdigest()}"
+        identity = json.dumps([settings.name, settings.command, settings.url])
+        mark = f"mcp-offer:{hashlib.sha256(identity.encode(errors='replace')).hexdigest()}"
         self._marks[connection.launch] = mark
         if connection.catalog is not None or connection.prompts or connection.resources:
             return
@@ -307,14 +307,14 @@ class Servers(Feature):
         """Store the prompts and resources that a server offers now."""
         prompts, resources = connection.prompts[:_LISTED], connection.resources[:_LISTED]
         mark = self._marks[connection.launch]
-        said = {"prompts": [*map(asdict, prompts)], "resources": [*map(asdict, resources)]}
-        if said == self._said.get(mark):
+        catalog = {"prompts": [*map(asdict, prompts)], "resources": [*map(asdict, resources)]}
+        if catalog == self._said.get(mark):
             return
-        self._said[mark] = said
+        self._said[mark] = catalog
 
         def keep() -> None:
             try:
-                self.kernel.state.put(mark, said)
+                self.kernel.state.put(mark, catalog)
             except StoreError as error:
                 log.warning("%s", error)
 
@@ -482,14 +482,14 @@ def _command(server: Server, prompt: ServerPrompt) -> Command:
             texts = await asyncio.to_thread(result_texts, [piece for _, piece in messages], directory, server.name)
         except ToolError as error:
             raise BadRequest(str(error)) from error
-        said = "\n\n".join(
+        words = "\n\n".join(
             text if role == "user" else f"[You said:]\n{text}"
             for (role, _), text in zip(messages, texts, strict=True)
         )
-        if not said.strip():
+        if not words.strip():
             raise BadRequest(f"The MCP server {server.name} returned no text for its prompt {prompt.name}")
         text = f"The prompt {prompt.name} of the MCP server {server.name}"
-        return Answer(text=text, prompt=without_links(said), prompt_origin=SERVERS)
+        return Answer(text=text, prompt=without_links(words), prompt_origin=SERVERS)
 
     last = len(prompt.arguments) - 1
     arguments = (

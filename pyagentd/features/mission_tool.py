@@ -366,12 +366,12 @@ def _mission(
     prompt = conversation.messages.get(run.data["message_id"])
     parts = [part for message in answers_of(conversation, run) for part in message.parts]
     stood = last_progress(conversation, str(start.get("resumed") or ""))  # the state it continues from, if any
-    said = ("signature", "inputs", "tools", "max_turns", "resumed")
+    names = ("signature", "inputs", "tools", "max_turns", "resumed")
     return {
         "run": run_id,
         "state": str(run.data.get("reason") or "done") if run.is_finished else "running",
         "prompt": start.get("message") or start.get("prompt"),
-        **{name: start.get(name) for name in said},
+        **{name: start.get(name) for name in names},
         "started_at": prompt.row.get("created_at") if prompt else None,
         "duration_ms": (end.get("usage") or {}).get("duration_ms"),
         "ok": end.get("ok"),

@@ -177,16 +177,16 @@ def promised_signature(preset: Preset) -> Signature:
         raise PresetError(error.message, hint=error.hint) from error
 
 
-def task_of(mission: Assignment, view: Sequence[Message], said: str | None = None) -> Task:
+def task_of(mission: Assignment, view: Sequence[Message], last: str | None = None) -> Task:
     """Return the task that the message at the end of ``view`` gives a mission.
 
-    ``view`` merges unanswered messages with the one after them; ``said`` is the last message alone.
+    ``view`` merges unanswered messages with the one after them; ``last`` is the last message alone.
 
     Raises:
         BadRequest: It does not give the inputs.
     """
     message, before = _asked(view)
-    message = message if said is None else said
+    message = message if last is None else last
     if mission.cut_off and (mission.resumes or message.strip().rstrip(".!").lower() in GO_ON):
         first, state = mission.first or {}, mission.state
         shown, resumed = str(first.get("message") or ""), mission.cut_off
@@ -383,11 +383,11 @@ class Replay:
 
     def __init__(self, resumed: ResumedRun) -> None:
         self._resumed = resumed
-        said = resumed.standing.step
-        calls = [part for part in said if isinstance(part, ToolCall)]
+        step = resumed.standing.step
+        calls = [part for part in step if isinstance(part, ToolCall)]
         self.program = next((call for call in calls if call.name == PROGRAM), None)
         self._calls = [call for call in calls if call is not self.program]
-        words = "\n\n".join(part.text for part in said if isinstance(part, Text))
+        words = "\n\n".join(part.text for part in step if isinstance(part, Text))
         program = "" if self.program is None else f"```clojure\n{self.program.input.get('program', '')}\n```"
         self.text = f"{words}\n\n{program}".strip()
 

@@ -238,8 +238,8 @@ class Models(Feature):
             if known.has(name):
                 return CheckedModel(model=written, note=f"{text} could not be tried: {where}: {known.trouble}")
             near = did_you_mean(name, known.models)
-            said = f"{text} is taken as it is, for nobody could be asked for it: {where}: {known.trouble}"
-            return CheckedModel(model=written, note=f"{said}. {near}" if near else said)
+            notice = f"{text} is taken as it is, for nobody could be asked for it: {where}: {known.trouble}"
+            return CheckedModel(model=written, note=f"{notice}. {near}" if near else notice)
         raise BadRequest(unknown_model_note(text), hint=models_hint(name, found))
 
     def _provider(self, backend: BackendSettings, options: SendOptions) -> Provider:

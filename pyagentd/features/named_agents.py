@@ -279,10 +279,10 @@ def introduction_of(kernel: "Kernel", ref: BranchRef) -> str:
     prompt = one_line(file.system_prompt, _SHOWN)
     profile = file.permissions or DEFAULT_PERMISSIONS
     shown = profile if isinstance(profile, str) else "custom"
-    said = f"Its system prompt: {prompt}" if prompt else "It has the system prompt of its preset."
+    system = f"Its system prompt: {prompt}" if prompt else "It has the system prompt of its preset."
     model = kernel.presets.of_branch(ref).model or "the default of its backend"
     head = f"This is the agent {file.name}, model: {model}"
-    return f"{head}, permissions: {shown}. {said} Say what it is to do; /help lists commands."
+    return f"{head}, permissions: {shown}. {system} Say what it is to do; /help lists commands."
 
 
 def opening_notes(kernel: "Kernel", branch: "LiveBranch") -> list[str]:

@@ -111,17 +111,17 @@ def checked_answers(questions: Sequence[Mapping[str, Any]], text: str) -> tuple[
     if not isinstance(given, list) or len(given) != len(questions):
         raise BadRequest(f"{len(questions)} answers are needed, a list for each question", hint=_usage(questions))
     pairs = zip(questions, given, strict=True)
-    answers = tuple(_answers_to(number, one, said) for number, (one, said) in enumerate(pairs, 1))
+    answers = tuple(_answers_to(number, one, answer) for number, (one, answer) in enumerate(pairs, 1))
     if not any(answers):
         raise BadRequest("No question was answered", hint="Answer one question at least, or decline with deny")
     return answers
 
 
-def _answers_to(number: int, asked: Mapping[str, Any], said: object) -> tuple[str, ...]:
-    said = [] if said is None else [said] if isinstance(said, str) else said
-    if not isinstance(said, list) or not all(isinstance(each, str) for each in said):
+def _answers_to(number: int, asked: Mapping[str, Any], reply: object) -> tuple[str, ...]:
+    reply = [] if reply is None else [reply] if isinstance(reply, str) else reply
+    if not isinstance(reply, list) or not all(isinstance(each, str) for each in reply):
         raise BadRequest(f"The answer to question {number} is not a list of strings")
-    words = tuple(dict.fromkeys(filter(None, (each.strip() for each in said))))
+    words = tuple(dict.fromkeys(filter(None, (each.strip() for each in reply))))
     labels = [option["label"] for option in asked.get("options") or ()]
     picked = [word for word in words if word in labels]
     if not asked.get("multi_select") and (len(picked) > 1 or len(words) - len(picked) > 1):

@@ -92,27 +92,27 @@ class When:
                     raise BadRequest(f"{self.value!r} is not a cron expression: {error}") from None
 
 
-def at(said: str, *, now: datetime, zone: str = "") -> When:
+def at(text: str, *, now: datetime, zone: str = "") -> When:
     """Parse a fixed time: ISO 8601, with or without an offset, or ``HH:MM`` for the next time of day.
 
     Raises:
         BadRequest: It is invalid, has passed, or is more than a year ahead.
     """
     place = _zone(zone)
-    if clock := _CLOCK.fullmatch(said.strip()):
+    if clock := _CLOCK.fullmatch(text.strip()):
         local = now.astimezone(place)
         try:
             moment = local.replace(hour=int(clock[1]), minute=int(clock[2]), second=0, microsecond=0, fold=0)
         except ValueError as error:
-            raise BadRequest(f"{said!r} is not a time: {error}") from None
+            raise BadRequest(f"{text!r} is not a time: {error}") from None
         if moment.astimezone(UTC) <= now:
             moment += timedelta(days=1)  # by the calendar, so the clock shows the same
     else:
         try:
-            moment = datetime.fromisoformat(said.strip())
+            moment = datetime.fromisoformat(text.strip())
             moment = (moment if moment.tzinfo else moment.replace(tzinfo=place)).astimezone(UTC)
         except (ValueError, OverflowError):  # the latter for the years 1 and 9999
-            raise BadRequest(f"{said!r} is not a time", hint="It looks like 14:30 or 2026-03-04T14:30") from None
+            raise BadRequest(f"{text!r} is not a time", hint="It looks like 14:30 or 2026-03-04T14:30") from None
     return _at_moment(moment.astimezone(UTC), now, zone)
 
 
@@ -152,16 +152,16 @@ def cron(expression: str, *, now: datetime, zone: str = "") -> When:
     return when
 
 
-def duration(said: str) -> timedelta:
+def duration(text: str) -> timedelta:
     """Parse a duration: ``90s``, ``10m``, ``1h30m``, ``7d``.
 
     Raises:
         BadRequest: It is invalid.
     """
     try:
-        return timedelta(seconds=seconds_of(said))
+        return timedelta(seconds=seconds_of(text))
     except (ValueError, OverflowError):  # the latter for too many digits
-        raise BadRequest(f"{said[:40]!r} is not a duration", hint="It looks like 90s, 10m, 1h30m or 7d") from None
+        raise BadRequest(f"{text[:40]!r} is not a duration", hint="It looks like 90s, 10m, 1h30m or 7d") from None
 
 
 def next_occurrence(when: When, due: datetime, now: datetime) -> tuple[datetime | None, int]:
@@ -594,8 +594,8 @@ class Schedules(Feature):
                     raise
                 except Exception as error:  # such as an unknown zone: the others are delivered
                     log.exception("schedule %s", schedule.id)
-                    said = str(error) if isinstance(error, PyagentdError) else f"{type(error).__name__}: {error}"
-                    await self._update(replace(schedule, last_error=said, next_at=epoch_ms(now + AGAIN)))
+                    reason = str(error) if isinstance(error, PyagentdError) else f"{type(error).__name__}: {error}"
+                    await self._update(replace(schedule, last_error=reason, next_at=epoch_ms(now + AGAIN)))
             await self._count()
 
     async def _watch(self) -> None:

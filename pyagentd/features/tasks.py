@@ -253,10 +253,10 @@ def task_for_model(task: Task) -> str:
 def completion(task: Task) -> str:
     """Return the message that wakes the agent when its task has ended."""
     text, whole = tail(Path(task.output_path), TOLD_BYTES)
-    said = f"Background task {task.id} ({one_line(task.command, _LONGEST)}): {task_outcome(task)}."
+    head = f"Background task {task.id} ({one_line(task.command, _LONGEST)}): {task_outcome(task)}."
     if not text:
-        return f"{said} It printed nothing."
-    return f"{said} {'Its output' if whole else f'The end of its output (all of it: {task.output_path})'}:\n\n{text}"
+        return f"{head} It printed nothing."
+    return f"{head} {'Its output' if whole else f'The end of its output (all of it: {task.output_path})'}:\n\n{text}"
 
 
 def tail(file: Path, most: int) -> tuple[str, bool]:

@@ -225,12 +225,12 @@ class _Request:
             return
         usage = stop.usage
         read = usage.input + usage.cache_read + usage.cache_write
-        said = usage.output + usage.reasoning
+        output = usage.output + usage.reasoning
         span.set_attributes(
             {
                 "gen_ai.response.finish_reasons": [stop.stop_reason],
                 "gen_ai.usage.input_tokens": read,
-                "gen_ai.usage.output_tokens": said,
+                "gen_ai.usage.output_tokens": output,
                 "gen_ai.usage.reasoning.output_tokens": usage.reasoning,
                 "gen_ai.usage.cache_read.input_tokens": usage.cache_read,
                 "gen_ai.usage.cache_creation.input_tokens": usage.cache_write,
@@ -244,7 +244,7 @@ class _Request:
         span.end()
         spans.duration.record(took_s, about)
         spans.tokens.record(read, {**about, "gen_ai.token.type": "input"})
-        spans.tokens.record(said, {**about, "gen_ai.token.type": "output"})
+        spans.tokens.record(output, {**about, "gen_ai.token.type": "output"})
 
 
 class _Spans:
@@ -366,8 +366,8 @@ class _Spans:
         span.set_attribute("pyagentd.outcome", outcome.reason)
         if outcome.reason == "error":
             self.set_error(span, outcome.code, outcome.message)
-        said = Message(role="assistant", parts=(Text(text=outcome.text),))
-        self.text(span, "gen_ai.output.messages", lambda: _messages([said], [outcome.reason]))
+        answer = Message(role="assistant", parts=(Text(text=outcome.text),))
+        self.text(span, "gen_ai.output.messages", lambda: _messages([answer], [outcome.reason]))
         span.end()
         top = paths.root_of(branch.ref).key
         session, running = self._sessions[top]

@@ -72,8 +72,8 @@ class Titles(Feature):
         backend, model = backend_for(preset, config, options)
         chosen = extra_model(config.titles.model, provider_of(preset, config, options), model, config)
         # A title is not worth a second try.
-        said = await ask_model(backend, title_request(chosen, prompt, answer), retrying=give_up)
-        return "" if said.stop_reason == "refusal" else "".join(said.texts)
+        reply = await ask_model(backend, title_request(chosen, prompt, answer), retrying=give_up)
+        return "" if reply.stop_reason == "refusal" else "".join(reply.texts)
 
     async def _note(self, ref: BranchRef, title: str) -> None:
         """Record the title in every branch that has none yet."""

@@ -469,9 +469,9 @@ def refusal(refused: HttpRefusal, now: datetime) -> ProviderError:
 
 def _reason(refused: HttpRefusal) -> str:
     """Return the server's own words, or the status' name when its body holds none."""
-    kind, said = error_of_body(refused.body)
-    if said:
-        return f"({kind or 'error'}): {said.rstrip('.')}"
+    kind, message = error_of_body(refused.body)
+    if message:
+        return f"({kind or 'error'}): {message.rstrip('.')}"
     try:
         return HTTPStatus(refused.status).phrase
     except ValueError:
@@ -485,10 +485,10 @@ def error_of_body(body: object) -> tuple[str, str]:
         if inner is not None and not isinstance(body.get("message"), str):
             return error_of_body(inner)
         kind = next((str(body[key]) for key in ("code", "type", "status") if isinstance(body.get(key), str)), "")
-        said = body.get("message") or body.get("msg")
-        return kind, said if isinstance(said, str) else (json.dumps(said) if said else "")
+        message = body.get("message") or body.get("msg")
+        return kind, message if isinstance(message, str) else (json.dumps(message) if message else "")
     if isinstance(body, list):
-        return "", "; ".join(said for each in body if (said := error_of_body(each)[1]))
+        return "", "; ".join(message for each in body if (message := error_of_body(each)[1]))
     return "", body if isinstance(body, str) and not body.lstrip().startswith("<") else ""
 
 
@@ -657,8 +657,8 @@ class HttpServer:
                 method, self.base_url + path, data=body, headers=headers, allow_redirects=False, proxy=self._proxy
             ) as response:
                 if response.status >= 300:
-                    said = await _body_of(response.content.iter_any())
-                    raise HttpRefusal(response.status, response.headers, said)
+                    refusal = await _body_of(response.content.iter_any())
+                    raise HttpRefusal(response.status, response.headers, refusal)
                 yield response
         except (aiohttp.ClientError, OSError, ValueError) as error:
             # `from None`: a cause may quote the request's headers in a logged traceback.
@@ -873,8 +873,8 @@ class HttpBackend(Generic[_Quirk]):
                 found = None
                 if error.status in _OTHER_FORM or error.status >= 500:
                     # The whole body is searched: the name of the refused field may be outside the message.
-                    said = json.dumps(error.body, ensure_ascii=False, default=str).lower()
-                    found = self.quirk(settings, said)
+                    refusal = json.dumps(error.body, ensure_ascii=False, default=str).lower()
+                    found = self.quirk(settings, refusal)
                 if found is None or found in quirks:
                     raise
                 _log.warning("%s: sending the request in another form (%s)", request.model, found)

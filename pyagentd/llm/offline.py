@@ -97,8 +97,8 @@ def _is_path(word: str) -> bool:
 
 
 def _implied_globs(prompt: str) -> tuple[str, ...]:
-    said = prose(prompt).lower()
-    return next(((glob,) for words, glob in _IMPLIED if re.search(rf"\b({words})\b", said)), ())
+    text = prose(prompt).lower()
+    return next(((glob,) for words, glob in _IMPLIED if re.search(rf"\b({words})\b", text)), ())
 
 
 # The result type of a mission, read from its prompt, and a program's expression for it; pure.
@@ -276,15 +276,15 @@ def answer(body: Mapping[str, Any]) -> str:
     """Return the answer to a mission's request: a sentence and a program."""
     parts = sections(text_of(body.get("system")))
     messages = body.get("messages") or []
-    said = sum(message["role"] == "assistant" for message in messages)
+    answers = sum(message["role"] == "assistant" for message in messages)
     last = text_of(messages[-1]["content"]) if messages else ""
-    if said and last.startswith("Error"):
+    if answers and last.startswith("Error"):
         return _block("That failed, and I cannot think of another way.", _failing_program(last))
     prompt = text_of(messages[0]["content"]) if messages else ""
-    looking = _exploring_program(parts, prompt) if not said else ""
+    looking = _exploring_program(parts, prompt) if not answers else ""
     if looking:
         return _block("First I look.", looking)
-    return _block("This is what was found.", _returning_program(parts, found=bool(said)))
+    return _block("This is what was found.", _returning_program(parts, found=bool(answers)))
 
 
 def sections(system: str) -> dict[str, str]:
@@ -421,17 +421,17 @@ def _preset(view: View) -> str:
     """Return the preset that the prompt names, else explorer, else the first one offered."""
     schema = view.tools.get("PersistentAgent", {})
     names: list[str] = schema.get("properties", {}).get("preset", {}).get("enum") or ["explorer"]
-    said = set(re.findall(r"[\w-]+", view.prompt.lower()))
-    return next((name for name in names if name.lower() in said), "explorer" if "explorer" in names else names[0])
+    words = set(re.findall(r"[\w-]+", view.prompt.lower()))
+    return next((name for name in names if name.lower() in words), "explorer" if "explorer" in names else names[0])
 
 
 def _errand(prompt: str, targets: Targets) -> str:
     """Return the agent's prompt: the errand in the words of ``prompt``, unless they would make it delegate too."""
     report = f"Find and read {targets}, and report the names, the number of lines and the first headings."
-    said = _TOLD.search(prompt) or _ERRAND.search(prompt)
-    if said is None or _SPAWN.search(prose(said[1])):
+    match = _TOLD.search(prompt) or _ERRAND.search(prompt)
+    if match is None or _SPAWN.search(prose(match[1])):
         return report
-    errand = said[1].strip().rstrip(".")
+    errand = match[1].strip().rstrip(".")
     return f"{errand[0].upper()}{errand[1:]}. {report}"
 
 
@@ -625,9 +625,9 @@ def summary_of(text: str) -> str:
     """Return the summary of the conversation that a request for a summary quotes."""
     earlier, talk = _EARLIER.search(text), _TALK.search(text)
     quoted = talk[1] if talk else text
-    said = _SAID.findall(quoted)
-    prompts = [one_line(words, _LONGEST) for who, words in said if who == "user"]
-    answers = [one_line(words, _LONGEST) for who, words in said if who == "assistant"]
+    messages = _SAID.findall(quoted)
+    prompts = [one_line(words, _LONGEST) for who, words in messages if who == "user"]
+    answers = [one_line(words, _LONGEST) for who, words in messages if who == "assistant"]
     before = _sections(earlier[1]) if earlier else {}
     calls = _CALL.findall(quoted)
     used = [f"{name} was used {quantity(calls.count(name), 'time')}" for name in dict.fromkeys(calls)]
@@ -763,8 +763,8 @@ def _answer(body: Json, key: str) -> Iterator[Json]:
     for index, call in enumerate(calls, 1):
         yield from _call_block(index, f"toolu_offline_{key}_{index}", call)
     delta = {"stop_reason": "tool_use" if calls else "end_turn", "stop_sequence": None}
-    said = len(text) + sum(len(json.dumps(call.input)) for call in calls)
-    yield {"type": "message_delta", "delta": delta, "usage": {"output_tokens": 1 + said // 4}}
+    length = len(text) + sum(len(json.dumps(call.input)) for call in calls)
+    yield {"type": "message_delta", "delta": delta, "usage": {"output_tokens": 1 + length // 4}}
     yield {"type": "message_stop"}
 
 

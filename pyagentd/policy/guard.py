@@ -452,9 +452,9 @@ def explain_pattern(pattern: str) -> str:
     if text.startswith(f"{_CHANGING}:") and text.endswith(f"/{_A_FILE}"):
         return f"Edit and Write any file in {_unescape(text[len(_CHANGING) + 1 : -len(_A_FILE)])}"
     tool, _, rest = text.partition(":")
-    for ending, said in ((_ANY_WORDS, "with any arguments"), (_ONLY_OPTIONS, "with any options")):
+    for ending, words in ((_ANY_WORDS, "with any arguments"), (_ONLY_OPTIONS, "with any options")):
         if rest.endswith(ending):
-            return f"{tool} `{_unescape(rest.removesuffix(ending))}` {said}"
+            return f"{tool} `{_unescape(rest.removesuffix(ending))}` {words}"
     if rest == ".*":
         return f"{tool} anything"
     if tool == "WebFetch" and rest.endswith("/.*"):

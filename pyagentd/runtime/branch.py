@@ -261,8 +261,8 @@ class LiveBranch:
                     self.recorder.flush()
                     for row in self.recorder.journal.append_many(reading.facts):
                         conversation.apply(row)  # not shown: the document has it
-                    said = f"{paths.JOURNAL_FILE} lacked {quantity(lacked, 'message')} of this document; recorded now"
-                    notes = (*notes, said) if lacked else notes
+                    note = f"{paths.JOURNAL_FILE} lacked {quantity(lacked, 'message')} of this document; recorded now"
+                    notes = (*notes, note) if lacked else notes
             if reading.spans is not None:
                 self.recovery = (doc, reading.spans)
                 with contextlib.suppress(Stale):
@@ -321,8 +321,8 @@ class LiveBranch:
     def note_lasting_notices(self) -> None:
         """Record that the notes about lasting conditions were shown, so that they are shown once."""
         if self._lasting:
-            said = self.conversation.session.get("metadata_json", {}).get("noted", [])
-            self.note_metadata(noted=[*said, *self._lasting])
+            noted = self.conversation.session.get("metadata_json", {}).get("noted", [])
+            self.note_metadata(noted=[*noted, *self._lasting])
             self._lasting = ()
 
     @property
@@ -403,9 +403,9 @@ class LiveBranch:
         self.recorder.flush()
         for kind, data in list(open_ends(self.conversation, outcome.message or outcome.reason)):
             self.recorder.record(kind, data)  # what the disk refused earlier
-        said: dict[str, Any] = {"message": outcome.message} if outcome.message and error is None else {}
-        said |= {"paused": True} if self.paused and outcome.recorded == "aborted" else {}
-        self.recorder.record("run", {**run, "state": "finished", "reason": outcome.recorded, "error": error, **said})
+        notes: dict[str, Any] = {"message": outcome.message} if outcome.message and error is None else {}
+        notes |= {"paused": True} if self.paused and outcome.recorded == "aborted" else {}
+        self.recorder.record("run", {**run, "state": "finished", "reason": outcome.recorded, "error": error, **notes})
 
     def tell_start(self, run_id: str) -> None:
         """Publish the start of a run, which is in the log already."""

@@ -235,8 +235,8 @@ def _lasting_notes(ref: BranchRef, journal: Journal, conversation: Conversation)
     name = (metadata.read_session_metadata(ref.branch_dir) or {}).get("session_id")
     if name and name != ref.session_id:
         notes.append(f"This session was called {name}; its directory was renamed, so it is {ref.session_id} now")
-    said = conversation.session.get("metadata_json", {}).get("noted", ())
-    return [note for note in notes if note not in said]
+    noted = conversation.session.get("metadata_json", {}).get("noted", ())
+    return [note for note in notes if note not in noted]
 
 
 # Resuming a run after its daemon ended.

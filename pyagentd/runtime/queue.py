@@ -41,9 +41,9 @@ class Submission:
     @property
     def payload(self) -> str:
         """A hash that distinguishes it from another submission with the same id."""
-        said = [self.text, None if self.text is not None else "document", self.steer]
+        content = [self.text, None if self.text is not None else "document", self.steer]
         named = {key: self.metadata.get(key) for key in ("agent", "model")}
-        return hashlib.sha256(json.dumps([said, named], sort_keys=True).encode()).hexdigest()[:32]
+        return hashlib.sha256(json.dumps([content, named], sort_keys=True).encode()).hexdigest()[:32]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

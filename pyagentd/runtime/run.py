@@ -200,7 +200,7 @@ class AnswerRecorder:
         metadata: dict[str, Any] = {"duration_ms": envelope.duration_ms}
         if envelope.truncated:
             metadata |= {"truncated": True, "output_path": str(envelope.output_path)}
-        said = summary(
+        summary_line = summary(
             call.name,
             call.input,
             brief=envelope.brief,
@@ -208,7 +208,7 @@ class AnswerRecorder:
             denied=envelope.denied,
             root=self._root,
         )
-        metadata["summary"] = said
+        metadata["summary"] = summary_line
         if envelope.denied:
             metadata["denied"] = envelope.denied
         if envelope.snapshot:
@@ -231,8 +231,8 @@ class AnswerRecorder:
         for call, row in self._calls.items():
             waited = row["type"] in _AWAITED and call in self._recorder.conversation.begun
             why = awaited if waited and awaited else reason
-            said = summary(row["type"].removeprefix("tool-"), row["data_json"]["input"], error=why, root=self._root)
-            self._put_call(row, {"state": "output-error", "errorText": why, "metadata": {"summary": said}})
+            line = summary(row["type"].removeprefix("tool-"), row["data_json"]["input"], error=why, root=self._root)
+            self._put_call(row, {"state": "output-error", "errorText": why, "metadata": {"summary": line}})
         self._calls.clear()
 
     def finish_step(self, stop_reason: str, usage: Usage, *, estimated: bool = False) -> None:
@@ -1053,8 +1053,8 @@ class Run:
         if stop.usage.input or stop.usage.cache_read or stop.usage.cache_write:
             return stop
         read = estimated_tokens(request.system) + sum(estimated_tokens(str(tool)) for tool in request.tools)
-        said = stop.usage.output or tokens_of([self._answer.step_message()])
-        usage = replace(stop.usage, input=max(1, read + tokens_of(request.messages)), output=said)
+        output = stop.usage.output or tokens_of([self._answer.step_message()])
+        usage = replace(stop.usage, input=max(1, read + tokens_of(request.messages)), output=output)
         return replace(stop, usage=usage, estimated=True)
 
     def _finish_step(self, stop: StepFinished) -> None:

@@ -182,11 +182,11 @@ def tool_event(row: Mapping[str, Any]) -> dict[str, Any] | None:
     if data.get("state") not in ("output-available", "output-error"):
         return None
     metadata, name = data.get("metadata") or {}, str(data["type"]).removeprefix("tool-")
-    said = metadata.get("summary") or summary(name, data.get("input") or {}, error=str(data.get("errorText") or ""))
+    line = metadata.get("summary") or summary(name, data.get("input") or {}, error=str(data.get("errorText") or ""))
     return {
         "id": str(data["toolCallId"]),
         "name": name,
-        "summary": str(said),
+        "summary": str(line),
         "state": "failed" if data["state"] == "output-error" else "done",
         "denied": str(metadata.get("denied") or ""),
     }

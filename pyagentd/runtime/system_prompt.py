@@ -403,7 +403,7 @@ async def workplace_of(kernel: "Kernel", branch: LiveBranch) -> Workplace:
         root=Path(session["workspace_root"]),
         environment=str(metadata["environment"]),
         instructions=str(metadata["instructions"]),
-        skills={str(name): str(said) for name, said in dict(metadata["skills"]).items()},
+        skills={str(name): str(description) for name, description in dict(metadata["skills"]).items()},
     )
 
 

@@ -272,8 +272,8 @@ def listing(name: str, found: Sequence[Mapping[str, Any]]) -> str:
 def _line(row: Mapping[str, Any]) -> str:
     count = row["message_count"]
     gone = ", its file is gone" if row.get("gone") else ""
-    said = f"{row['description']} ({quantity(count, 'message')}{gone})"
-    return f"  [{row['id'][:ID]}] {_local_time(row['saved_at'])} - {said}"
+    text = f"{row['description']} ({quantity(count, 'message')}{gone})"
+    return f"  [{row['id'][:ID]}] {_local_time(row['saved_at'])} - {text}"
 
 
 def _local_time(saved_at: str) -> str:

@@ -24,9 +24,9 @@ def ignores(rules: Rules | None, path: str, is_directory: bool) -> bool:
     """Return whether the absolute ``path`` is ignored."""
     while rules is not None:
         relative = path[len(rules.directory) :] + ("/" if is_directory else "")
-        said = rules.spec.check_file(relative).include
-        if said is not None:
-            return said
+        ignored = rules.spec.check_file(relative).include
+        if ignored is not None:
+            return ignored
         rules = rules.above
     return False
 

@@ -386,10 +386,10 @@ def run_progress(conversation: Conversation) -> RunProgress | None:
     )
     if message is None:
         return None
-    said = _messages_of_run(conversation, message)
+    messages = _messages_of_run(conversation, message)
     *before, last = message.steps()
     view = View()
-    for each in said:
+    for each in messages:
         if each.role == "user":
             view.add_user(each.text)
             continue
@@ -402,7 +402,7 @@ def run_progress(conversation: Conversation) -> RunProgress | None:
         if part.is_tool and (result := part.result) is not None:
             call_id = str(part.data["toolCallId"])
             results[call_id] = ToolResult(id=call_id, text=result[0], is_error=result[1])
-    earlier = tuple(each for each in said if each.role == "assistant")
+    earlier = tuple(each for each in messages if each.role == "assistant")
     return RunProgress(
         message=message, earlier=earlier, done=view.to_messages(), step=tuple(model_parts(last)), results=results
     )

@@ -284,10 +284,10 @@ async def invoke(
                 output, denied = _refusal(spec.name, error)
             duration_ms = round((time.monotonic() - started) * 1000)
         if ctx.hooks is not None:
-            said = await ctx.hooks.after(spec.name, given, output.text, output.ok, duration_ms, ctx.call_id)
-            if said:
-                full = None if output.full is None else f"{output.full}\n{said}"
-                output = replace(output, text=f"{output.text}\n{said}", full=full)
+            note = await ctx.hooks.after(spec.name, given, output.text, output.ok, duration_ms, ctx.call_id)
+            if note:
+                full = None if output.full is None else f"{output.full}\n{note}"
+                output = replace(output, text=f"{output.text}\n{note}", full=full)
     except Exception as error:  # the boundary, before and after the tool
         output, denied = _refusal(spec.name, error)
     # A short output is not worth a thread.

@@ -47,11 +47,11 @@ def text_of(body: bytes, content_type: str, url: str) -> str:
 
 
 def _decode(body: bytes, content_type: str, html: bool) -> str:
-    said = _CHARSET.search(content_type)
-    if said is None and html:
-        said = _CHARSET.search(body[:_HEAD].decode("ascii", errors="replace"))
+    charset = _CHARSET.search(content_type)
+    if charset is None and html:
+        charset = _CHARSET.search(body[:_HEAD].decode("ascii", errors="replace"))
     with suppress(LookupError):  # unknown, or no encoding of text
-        if said and (name := codecs.lookup(said[1]).name) not in _NO_CHARSETS:
+        if charset and (name := codecs.lookup(charset[1]).name) not in _NO_CHARSETS:
             return body.decode(name, errors="replace")
     return body.decode(errors="replace")
 

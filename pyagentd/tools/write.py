@@ -70,11 +70,11 @@ async def change_in_buffer(path: ResolvedPath, ctx: ToolContext, plan_change: Pl
         if not seen.is_open:
             return None
         before = _text(path, seen)
-        after, said = await asyncio.to_thread(plan_change, before)
+        after, summary = await asyncio.to_thread(plan_change, before)
         if seen.crlf:
             after = after.replace("\r\n", "\n")
         if (told := await _try_change(path, ctx.buffers, seen, before.text, after)) is not None:
-            return f"{said} {told}"
+            return f"{summary} {told}"
     raise ToolError(
         f"{path.lexical} is being edited by the user just now, and was not changed", hint="Read it again, then retry"
     )
@@ -302,8 +302,8 @@ def _edit_change(path: ResolvedPath, args: Args, ctx: ToolContext, shown: TextFi
     lines = numbers if len(found) <= _COUNTED else f"{numbers}, …"
     if not found:
         line = loose_line(wanted, old.text)
-        said = f"at line {line} the same words stand with other white space"
-        hint = f"Nothing was changed: {'read the file again, it may have changed' if line is None else said}"
+        place = f"at line {line} the same words stand with other white space"
+        hint = f"Nothing was changed: {'read the file again, it may have changed' if line is None else place}"
         raise ToolError(f"old_string does not occur in {path.lexical}", hint=hint)
     if len(found) > 1 and not args.get("replace_all"):
         times = f"{len(found)} times" if len(found) <= _COUNTED else f"more than {_COUNTED} times"
@@ -356,9 +356,9 @@ def _run(plan: _Planner) -> Callable[[Args, ToolContext], Awaitable[Output]]:
             brief = change.brief
             return change.after, change.summary
 
-        said = await change_in_buffer(path, ctx, plan_change)
-        if said is not None:
-            return Output(text=said, brief=brief)
+        summary = await change_in_buffer(path, ctx, plan_change)
+        if summary is not None:
+            return Output(text=summary, brief=brief)
         if is_remote(path.resolved):
             raise not_open_error(path.lexical)
         return await asyncio.to_thread(change_file, args, ctx)

@@ -247,8 +247,8 @@ def open_socket(runtime: Runtime, timeout: float) -> socket.socket:
             ended = isinstance(error, ConnectionRefusedError | FileNotFoundError)
         else:
             return connection
-    said = "No daemon is running: the last one" if ended else "The daemon"
-    raise Unreachable(f"{said} (pid {runtime.pid}) does not answer: {reason}", hint="Start it: `pyagentd serve`.")
+    who = "No daemon is running: the last one" if ended else "The daemon"
+    raise Unreachable(f"{who} (pid {runtime.pid}) does not answer: {reason}", hint="Start it: `pyagentd serve`.")
 
 
 def event_of(item: list[Any]) -> Event:

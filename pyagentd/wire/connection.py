@@ -608,8 +608,8 @@ class Connection(asyncio.Protocol):
         try:
             if hello.get("proto") != PROTOCOL:
                 hint = "Install the same version of both, then restart the daemon with `pyagentd stop`."
-                said = f"The daemon speaks protocol {PROTOCOL}, the client {hello.get('proto')}"
-                raise WireError(said, hint=hint)
+                versions = f"The daemon speaks protocol {PROTOCOL}, the client {hello.get('proto')}"
+                raise WireError(versions, hint=hint)
             check_versions(str(self._host.greeting.get("version", "")), str(hello.get("version", "")))
         except WireError as error:
             self._refuse(uid, error)

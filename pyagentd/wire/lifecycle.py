@@ -56,9 +56,9 @@ def read_runtime(runtime_dir: Path) -> Runtime:
     """
     path = runtime_dir / RUNTIME_FILE
     try:
-        said = plist_to_dict(decode(path.read_bytes()))
+        facts = plist_to_dict(decode(path.read_bytes()))
         known = {field.name for field in fields(Runtime)}
-        return Runtime(**{key: value for key, value in said.items() if key in known})
+        return Runtime(**{key: value for key, value in facts.items() if key in known})
     except FileNotFoundError:
         raise Unreachable(f"No daemon is running: none has left its address in {path}") from None
     except (OSError, SexpError, TypeError) as error:

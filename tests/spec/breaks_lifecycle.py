@@ -63,7 +63,7 @@ BREAKS_OF_LIFECYCLES = [
     _of(
         "Creation flow 7: it is welcomed",
         _CREATING,
-        "permissions: {shown}. {said}",
+        "permissions: {shown}. {system}",
         "permissions: {shown}.",
     ),
     _of(
@@ -118,14 +118,14 @@ BREAKS_OF_LIFECYCLES = [
     _of(
         "Idle Timer 1: summary",
         _CONTEXTS,
-        "        text = await self._describe(branch, said.messages, options)\n        async with",
-        "        text = first_words(said.messages)\n        async with",
+        "        text = await self._describe(branch, live.messages, options)\n        async with",
+        "        text = first_words(live.messages)\n        async with",
     ),
     _of(
         "Idle Timer 2: saved",
         _CONTEXTS,
-        'self._write(branch, said, text, "idle_timeout")',
-        'self._write(branch, said, text, "shutdown")',
+        'self._write(branch, live, text, "idle_timeout")',
+        'self._write(branch, live, text, "shutdown")',
     ),
     _of(
         "Idle Timer 3: cleared",
@@ -143,14 +143,14 @@ BREAKS_OF_LIFECYCLES = [
     _of(
         "Manual Save: summary without a description",
         _CONTEXTS,
-        "one_line(description) or await self._describe(branch, said.messages, options)",
-        "one_line(description) or first_words(said.messages)",
+        "one_line(description) or await self._describe(branch, live.messages, options)",
+        "one_line(description) or first_words(live.messages)",
     ),
     _of(
         "Manual Save: the context is not cleared",
         _CONTEXTS,
-        '        return await self._write(branch, said, text, "manual_save")',
-        '        await self.clear(branch)\n        return await self._write(branch, said, text, "manual_save")',
+        '        return await self._write(branch, live, text, "manual_save")',
+        '        await self.clear(branch)\n        return await self._write(branch, live, text, "manual_save")',
     ),
     _of(
         "Manual Clear",
@@ -305,7 +305,7 @@ BREAKS_OF_LIFECYCLES = [
     _of(
         "Persistence: Active conversation",
         _CONTEXTS,
-        "            row = row or await self._write(branch, said, first_words(said.messages), trigger)\n",
+        "            row = row or await self._write(branch, live, first_words(live.messages), trigger)\n",
         "            if row is None:\n                return False\n",
     ),
     _of(

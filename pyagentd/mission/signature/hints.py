@@ -218,9 +218,9 @@ def model_fields(model: type) -> tuple[ModelField, ...]:
     hints = resolve_hints(model)
     if is_typed_dict(model):
         # If the hints are strings, ``__required_keys__`` ignores Required and NotRequired in them.
-        said = {typing.Required: True, typing.NotRequired: False}
+        required = {typing.Required: True, typing.NotRequired: False}
         return tuple(
-            ModelField(name, hint, said.get(typing.get_origin(hint), name in model.__required_keys__))  # type: ignore[attr-defined]
+            ModelField(name, hint, required.get(typing.get_origin(hint), name in model.__required_keys__))  # type: ignore[attr-defined]
             for name, hint in hints.items()
         )
     missing = dataclasses.MISSING

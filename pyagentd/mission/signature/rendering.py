@@ -98,8 +98,8 @@ def _entry(field: Field) -> str:
 
 
 def _properties(least: object, most: object) -> str:
-    said = [f":{name} {bound!r}" for name, bound in (("min", least), ("max", most)) if bound is not None]
-    return f"{{{', '.join(said)}}}" if said else ""
+    bounds = [f":{name} {bound!r}" for name, bound in (("min", least), ("max", most)) if bound is not None]
+    return f"{{{', '.join(bounds)}}}" if bounds else ""
 
 
 def _vector(*parts: str) -> str:

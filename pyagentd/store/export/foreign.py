@@ -153,9 +153,11 @@ def _lines(text: str) -> Foreign:
 
 def _claude_code(rows: Sequence[Mapping[str, Any]]) -> tuple[list[Piece], int]:
     """Return the pieces, and the number of lines left out because another prompt replaced theirs."""
-    said = [row for row in rows if row.get("type") in ("user", "assistant") and isinstance(row.get("message"), dict)]
+    messages = [
+        row for row in rows if row.get("type") in ("user", "assistant") and isinstance(row.get("message"), dict)
+    ]
     replaced = _replaced_ids(rows)
-    kept = [row for row in said if not row.get("isSidechain") and str(row.get("uuid")) not in replaced]
+    kept = [row for row in messages if not row.get("isSidechain") and str(row.get("uuid")) not in replaced]
     results = {
         str(block.get("tool_use_id")): block
         for row in kept
@@ -179,7 +181,7 @@ def _claude_code(rows: Sequence[Mapping[str, Any]]) -> tuple[list[Piece], int]:
                     pieces.append(_tool(name, call_id, rest.get("input"), output, failed=failed))
                 case {"type": "image" | "document" as kind} if role == "user":
                     pieces.append(Piece("user", f"[{kind}]"))
-    return list(_join_neighbours(pieces)), len(said) - len(kept)
+    return list(_join_neighbours(pieces)), len(messages) - len(kept)
 
 
 def _replaced_ids(rows: Sequence[Mapping[str, Any]]) -> set[str]:
@@ -288,10 +290,10 @@ def _opencode(path: Path, text: str) -> Foreign:
         is_user = isinstance(info, Mapping) and info.get("role") == "user"
         for part in parts if isinstance(parts, list) else ():
             match part:
-                case {"type": "text", "text": str(said)} if said.strip() and not part.get("synthetic"):
-                    pieces.append(Piece("user" if is_user else "text", said))
-                case {"type": "reasoning", "text": str(said)} if said.strip():
-                    pieces.append(Piece("reasoning", said))
+                case {"type": "text", "text": str(words)} if words.strip() and not part.get("synthetic"):
+                    pieces.append(Piece("user" if is_user else "text", words))
+                case {"type": "reasoning", "text": str(words)} if words.strip():
+                    pieces.append(Piece("reasoning", words))
                 case {"type": "tool", "callID": str(call_id), "tool": str(name), "state": {**state}}:
                     failed = state.get("status") == "error"
                     output = str(state.get("error" if failed else "output") or "")

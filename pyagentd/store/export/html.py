@@ -159,8 +159,8 @@ class _Renderer(RendererHTML):
         source = address if _WRITTEN_OUT.match(address) else data_uri(env["images"].get(address, b""))
         if source:
             return f'<img src="{escape(source)}" alt="{escape(words)}" />'
-        said = f"{words} ({address})" if words else address
-        return f'<span class="link">{escape(f"[image: {said}]")}</span>'
+        label = f"{words} ({address})" if words else address
+        return f'<span class="link">{escape(f"[image: {label}]")}</span>'
 
 
 def data_uri(image: bytes) -> str:
@@ -495,6 +495,6 @@ class _Timeline:
 
 def _answer(pieces: Sequence[str], message: Message | None) -> str:
     model = served_by(message.row).model if message is not None else ""
-    said = f'<span class="number">{escape(model)}</span>' if model else ""
-    who = f'<p class="who"><span>Assistant</span>{said}{time(message)}</p>'
+    model_html = f'<span class="number">{escape(model)}</span>' if model else ""
+    who = f'<p class="who"><span>Assistant</span>{model_html}{time(message)}</p>'
     return "\n".join(['<section class="turn assistant">', who, *pieces, "</section>"])

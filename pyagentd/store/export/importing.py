@@ -89,14 +89,14 @@ def preset_text(template: str, name: str, settings: Settings, system: str | None
         PresetError: The template is malformed.
     """
     preset = presetfile.parse(template, Path(f"{name}.md"))
-    said: Mapping[str, Any] = {
+    entries: Mapping[str, Any] = {
         "backend": settings.backend,
         "model": settings.model,
         "temperature": settings.temperature,
         "max-tokens": settings.max_tokens,
         "tools": None if settings.tools is None else list(settings.tools),
     }
-    values = {key: value for key, value in said.items() if value is not None}
+    values = {key: value for key, value in entries.items() if value is not None}
     text = presetfile.with_values(preset, values)
     return text if system is None else presetfile.with_body(presetfile.parse(text, preset.path), system)
 
@@ -178,8 +178,8 @@ def read_org(text: str) -> tuple[Document, str | None]:
     drawer = _DRAWER.match(text)
     if drawer is None:
         return Document(body=text), None
-    said = {name.upper(): value.strip(" \t") for name, value in _PROPERTY.findall(drawer["lines"])}
-    spans, stale = document.read_bounds(said.get("GPTEL_BOUNDS", ""), len(text))
+    properties = {name.upper(): value.strip(" \t") for name, value in _PROPERTY.findall(drawer["lines"])}
+    spans, stale = document.read_bounds(properties.get("GPTEL_BOUNDS", ""), len(text))
     start, end = drawer.span("drawer")
 
     def shift(position: int) -> int:
@@ -187,13 +187,13 @@ def read_org(text: str) -> tuple[Document, str | None]:
 
     kept = (span._replace(start=shift(span.start), end=shift(span.end)) for span in spans)
     settings = Settings(
-        model=said.get("GPTEL_MODEL"),
-        backend=said.get("GPTEL_BACKEND"),
-        tools=tuple(said["GPTEL_TOOLS"].split()) if "GPTEL_TOOLS" in said else None,
-        temperature=_number(said.get("GPTEL_TEMPERATURE"), float),
-        max_tokens=_number(said.get("GPTEL_MAX_TOKENS"), _tokens),
+        model=properties.get("GPTEL_MODEL"),
+        backend=properties.get("GPTEL_BACKEND"),
+        tools=tuple(properties["GPTEL_TOOLS"].split()) if "GPTEL_TOOLS" in properties else None,
+        temperature=_number(properties.get("GPTEL_TEMPERATURE"), float),
+        max_tokens=_number(properties.get("GPTEL_MAX_TOKENS"), _tokens),
     )
-    system = said.get("GPTEL_SYSTEM")
+    system = properties.get("GPTEL_SYSTEM")
     damage = ("Some of its gptel bounds fit no text",) if stale else ()
     return (
         Document(
@@ -210,14 +210,14 @@ def read_org(text: str) -> tuple[Document, str | None]:
 def as_markdown(org: Document) -> Document:
     """Return an Org document with Markdown's markup; each piece of text keeps its role."""
     cuts = sorted({0, len(org.body), *(edge for span in org.spans for edge in (span.start, span.end))})
-    places, said, length, in_block = {0: 0}, [], 0, False
+    places, pieces, length, in_block = {0: 0}, [], 0, False
     for start, end in itertools.pairwise(cuts):
         piece, in_block = _to_markdown(org.body[start:end], in_block)
-        said.append(piece)
+        pieces.append(piece)
         length += len(piece)
         places[end] = length
     spans = (span._replace(start=places[span.start], end=places[span.end]) for span in org.spans)
-    return replace(org, body="".join(said), spans=document.merge_spans(spans))
+    return replace(org, body="".join(pieces), spans=document.merge_spans(spans))
 
 
 def _to_markdown(text: str, in_block: bool) -> tuple[str, bool]:

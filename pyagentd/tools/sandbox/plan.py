@@ -705,8 +705,8 @@ def git_dir_of_worktree(root: Path) -> str | None:
     except (OSError, UnicodeDecodeError):
         return None
     common = entry.parent.parent
-    said = entry.parent.name == "worktrees" and os.path.realpath(back) == os.path.realpath(root / ".git")
-    return str(common) if said and common.name == ".git" and (common / "HEAD").is_file() else None
+    is_worktree = entry.parent.name == "worktrees" and os.path.realpath(back) == os.path.realpath(root / ".git")
+    return str(common) if is_worktree and common.name == ".git" and (common / "HEAD").is_file() else None
 
 
 def configuration(env: Mapping[str, str]) -> str:
@@ -730,7 +730,7 @@ def _read_configuration(home: str, own: str, stamps: tuple[int | None, ...]) -> 
         return ""
     asking = [program, "config", "--global", "--includes", "-z", "--get-regexp", _PASSED_ON]
     try:
-        said = subprocess.run(
+        listing = subprocess.run(
             asking,
             cwd="/",
             env={"HOME": home, "XDG_CONFIG_HOME": own, "PATH": installation.PATH},
@@ -740,7 +740,7 @@ def _read_configuration(home: str, own: str, stamps: tuple[int | None, ...]) -> 
         ).stdout.decode(errors="replace")
     except (OSError, subprocess.SubprocessError):
         return ""
-    pairs = (entry.split("\n", 1) for entry in said.split("\0") if "\n" in entry)
+    pairs = (entry.split("\n", 1) for entry in listing.split("\0") if "\n" in entry)
     lines = []
     for key, value in pairs:
         section, _, name = key.partition(".")
