@@ -88,8 +88,7 @@ and PERMISSIONS; nil or an empty string means the default."
          (and current-prefix-arg
               (pyagentd-model-read "Model (empty: the default): "))
          (and current-prefix-arg
-              (completing-read "Permissions (empty: the default): "
-                               pyagentd-named-profiles))))
+              (pyagentd-agents--read-permissions))))
   (let ((given (lambda (text) (unless (member text '(nil "")) text))))
     (message "Creating %s..." name)
     (pyagentd-later
@@ -103,6 +102,14 @@ and PERMISSIONS; nil or an empty string means the default."
        (message "%s%s" (plist-get made :welcome)
                 (if-let ((note (plist-get made :note))) (concat "\n" note) "")))
      pyagentd-later-patience)))
+
+(defun pyagentd-agents--read-permissions ()
+  "Read the name of a permission profile; it may be empty."
+  (pyagentd-complete--refresh "permissions" nil)
+  (completing-read
+   "Permissions (empty: the default): "
+   (pyagentd-told-table 'pyagentd-profile
+                        (lambda () (pyagentd-complete--get "permissions" nil)))))
 
 (defun pyagentd-agents--rename (name new-name)
   "Rename the agent NAME, and everything named after it, to NEW-NAME."
@@ -219,11 +226,9 @@ Then call THEN if that is non-nil."
          (name (pyagentd-list-fact row "name"))
          (value (pyagentd-list-fact row "value"))
          (custom (pyagentd-list-fact row "custom"))
+         (choices (pyagentd-list-fact row "choices"))
          (prompt (lambda (now)
                    (format-prompt (if name (concat key " of " name) key) now)))
-         (choose (lambda (choices now)
-                   (completing-read (funcall prompt now) choices
-                                    nil nil nil nil now)))
          (edit (lambda (text mode)
                  (pyagentd-edit (format "%s of %s" key name) text mode
                                 (pyagentd-later-back
@@ -238,13 +243,12 @@ Then call THEN if that is non-nil."
                                                  'markdown-mode
                                                #'text-mode))
                  nil)
-                ("permissions"
-                 (funcall choose (append pyagentd-named-profiles
-                                         (list pyagentd-named--custom))
-                          (if custom pyagentd-named--custom value)))
-                ("default_permissions" (funcall choose pyagentd-named-profiles value))
-                ("idle_timeout"
-                 (funcall choose '("10min" "30min" "2h" "never") value))
+                ((guard choices)
+                 (let ((now (if custom pyagentd-named--custom value)))
+                   (completing-read
+                    (funcall prompt now)
+                    (append choices (and name (list pyagentd-named--custom)))
+                    nil nil nil nil now)))
                 (_ (pyagentd-model-read (funcall prompt value))))))
     (cond ((equal new pyagentd-named--custom)
            (funcall edit (if custom (concat value "\n")

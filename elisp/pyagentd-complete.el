@@ -44,7 +44,8 @@
     ("agents" agent-list nil :agents (:name . :status))
     ("contexts" context-history :branch :contexts (:id . :description))
     ("tasks" tasks :branch :tasks (:id . :command))
-    ("models" models :branch :offered (:text . :words)))
+    ("models" models :branch :offered (:text . :words))
+    ("permissions" settings nil :profiles list))
   "Kinds of candidates: lists (KIND OPERATION ARGUMENT KEY ROW).
 OPERATION of the daemon takes the place, a project root or a branch, as
 ARGUMENT; its reply has the rows under KEY.  ROW converts each: a function,
@@ -254,7 +255,6 @@ plists with :name, :hint, :summary, :takes (\"word\", \"rest\" or
   (let ((kind (or (plist-get argument :values) "")))
     (cond ((plist-get argument :choices)
            (mapcar #'list (plist-get argument :choices)))
-          ((equal kind "permissions") (mapcar #'list pyagentd-named-profiles))
           ((equal kind "commands")
            (mapcar (lambda (command) (list (plist-get command :name)))
                    (pyagentd-commands)))

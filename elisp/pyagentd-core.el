@@ -739,9 +739,6 @@ nil, the default, means to use the environment and keys of that host."
   "Return the argument :env with the environment and keys for a run."
   (list :env (pyagentd-env-variables)))
 
-(defconst pyagentd-named-profiles '("open" "standard" "locked")
-  "Names of the permission profiles that come with the daemon.")
-
 ;;;; Text from the daemon
 
 (defconst pyagentd-text-faces

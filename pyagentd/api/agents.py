@@ -126,6 +126,7 @@ class SettingsReply(TypedDict):
     settings: AgentDefaults
     defaults: AgentDefaults
     note: str | None  # about a model that could not be checked with the client's environment
+    profiles: list[str]  # the names that permissions may have
 
 
 class Agents(Group):
@@ -447,7 +448,8 @@ class Agents(Group):
             wanted = None if reset else named_agents.checked_setting(kernel, key, value)
             await asyncio.to_thread(named_agents.put, kernel, key, wanted)
         held = await asyncio.to_thread(named_agents.read, kernel)
-        return {"settings": held, "defaults": named_agents.DEFAULTS, "note": note or None}
+        profiles = named_agents.profile_names(kernel)
+        return {"settings": held, "defaults": named_agents.DEFAULTS, "note": note or None, "profiles": profiles}
 
 
 async def agent_tree(kernel: Kernel, ref: BranchRef) -> list[AgentNode]:

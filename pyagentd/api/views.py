@@ -24,6 +24,7 @@ from pyagentd.api.models import ModelOperations
 from pyagentd.api.sessions import Sessions
 from pyagentd.errors import BadRequest, NotFound, did_you_mean
 from pyagentd.events import Face, FilePlace, Place, ReportPlace, SessionPlace, ViewPlace, one_line, truncate
+from pyagentd.features.named_agents import profile_names
 from pyagentd.features.snapshots import Snapshots
 from pyagentd.features.usage import By
 from pyagentd.policy.guard import explain_pattern
@@ -560,6 +561,7 @@ class Lists(Group):
                 "key": key,
                 "value": value if isinstance(value, str | None) else json.dumps(value),
                 "custom": isinstance(value, Mapping),
+                "choices": profile_names(self._kernel) if key == "permissions" else None,
                 "default": key in ("model", "permissions"),
                 "docs": file_place(Path(answer["dir"]) / "docs"),
             }
@@ -582,8 +584,9 @@ class Lists(Group):
             return span(held[key]) if key == "idle_timeout" else _value_cell(held[key], default)["text"]
 
         def facts(key: str) -> Mapping[str, Fact]:
-            return {"key": key, "value": value(key, "") or None}
+            return {"key": key, "value": value(key, "") or None, "choices": choices.get(key)}
 
+        choices = {"default_permissions": answer["profiles"], "idle_timeout": ["10min", "30min", "2h", "never"]}
         actions = (action("D", "default", "settings", "key", arguments={"reset": True}, done=_RESET),)
         values = {
             key: cell(value(key, "the preset's"), "dim" if held[key] == defaults[key] else "") for key in SETTINGS

@@ -243,6 +243,11 @@ def row_of(
     )
 
 
+def profile_names(kernel: "Kernel") -> list[str]:
+    """Return the names of the permission profiles: the built-in ones, then the user's own."""
+    return [*BUILTIN, *kernel.presets.profiles]
+
+
 def checked_permissions(kernel: "Kernel", value: Permissions) -> Permissions:
     """Return valid permissions for an agent file: the name of a known profile, or a profile itself.
 
@@ -253,7 +258,7 @@ def checked_permissions(kernel: "Kernel", value: Permissions) -> Permissions:
             value = reader.parse(value)
         except ValueError as error:
             raise PresetError(f"The permissions are not JSON: {error}", hint='{"allow": […], "ask": […]}') from error
-    known = {**BUILTIN, **kernel.presets.profiles}
+    known = profile_names(kernel)
     if isinstance(value, str) and value.strip() not in known:
         raise PresetError(
             f"There is no profile {value.strip()[:80]!r}",

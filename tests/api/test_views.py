@@ -225,6 +225,7 @@ async def test_named_agents_their_configuration_and_defaults_are_listed_and_rese
     config = await service.view(Watcher(), name="agent", arguments={"agent": "web"})
     assert [row[:2] for row in texts(config)][:2] == [["name", "web"], ["system_prompt", "You look after it."]]
     assert texts(config)[3][1] == "open" and config["rows"][1]["facts"]["value"] == "You look\nafter it."
+    assert config["rows"][3]["facts"]["choices"] == ["open", "standard", "locked"]
     await do(service, config, "D", 3)
     config = await service.view(Watcher(), name="agent", arguments={"agent": "web"})
     assert texts(config)[3][1] != "open"

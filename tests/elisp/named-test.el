@@ -243,7 +243,8 @@ PERMISSIONS are JSON if CUSTOM is non-nil."
                ,(or value "(default)")))
            `(("name" "web") ("system_prompt" "You look\nafter it.")
              ("model" nil :default t)
-             ("permissions" ,(or permissions "standard") :default t :custom ,custom)))
+             ("permissions" ,(or permissions "standard") :default t :custom ,custom
+              :choices ("open" "locked" "mine"))))
    '((:key "D" :label "default" :operation "agent-config" :takes ("name" "key")
       :arguments (:reset t) :needs "default" :done "%s: the default again"))
    :follows '("agents")))
@@ -302,6 +303,17 @@ PERMISSIONS are JSON if CUSTOM is non-nil."
       (with-current-buffer "*edit: permissions of web*"
         (should (equal (buffer-string) (concat json "\n")))))))
 
+(ert-deftest pyagentd-agent-config-completes-the-profiles-that-there-are ()
+  (named-test--with () 'view (named-test--config)
+    (pyagentd-test-answer 'agent-config '(:name "web"))
+    (named-test--in (pyagentd-agent-config "web")
+      (named-test--to "permissions")
+      (switch-to-buffer (current-buffer))
+      (pyagentd-test-type "RET mi TAB RET")
+      (pyagentd-test-await (pyagentd-test-calls 'agent-config))
+      (should (equal "mine" (plist-get (car (pyagentd-test-calls 'agent-config))
+                                       :value))))))
+
 ;;;; Settings
 
 (ert-deftest pyagentd-settings-of-all-agents-are-set-and-reset ()
@@ -311,7 +323,8 @@ PERMISSIONS are JSON if CUSTOM is non-nil."
              '("Setting" "Value")
              '(("default_permissions" (:key "default_permissions" :value "open") nil
                 "default_permissions" "open")
-               ("idle_timeout" (:key "idle_timeout" :value "90min") nil
+               ("idle_timeout" (:key "idle_timeout" :value "90min"
+                                :choices ("30min" "2h" "never")) nil
                 "idle_timeout" "90min"))
              '((:key "D" :label "default" :operation "settings" :takes ("key")
                 :arguments (:reset t) :done "%s: the default again"))
