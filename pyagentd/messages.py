@@ -5,7 +5,7 @@ never stored themselves. In a valid view every ``ToolCall`` of an assistant mess
 the user message that follows it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -132,7 +132,7 @@ class Body:
     """The body of a request, in pieces that stay the same from step to step."""
 
     head: Mapping[str, bytes]  # everything but the messages: the JSON of each value
-    messages: Sequence[bytes]  # the JSON of each one, without breakpoints; later requests add theirs behind
+    messages: list[bytes]  # the JSON of each one, without breakpoints; later requests add theirs behind
     count: int  # of those that are in this request
     marked: Mapping[int, Mark]  # those that carry a breakpoint, by their number
     key: str = "messages"  # under which they are sent
@@ -149,7 +149,7 @@ class Body:
             yield begin
             yield from self.joined
             begin = b""
-        rest = list(self.messages[self.alone : self.count]) or [b""]
+        rest = self.messages[self.alone : self.count] or [b""]
         for number, mark in self.marked.items():
             rest[number - self.alone] = mark.json
         rest[0] = begin + rest[0]

@@ -601,7 +601,7 @@ class _Chunks(aiohttp.Payload):
     async def write(self, writer: AbstractStreamWriter) -> None:
         """Send the body."""
         for chunk in cast(Body, self._value).chunks():
-            await writer.write(chunk)
+            await writer.write(memoryview(chunk))  # asyncio copies what the socket does not take at once, else twice
 
 
 class HttpServer:
