@@ -270,8 +270,9 @@ def _text_of(file: str, *, hint: str) -> str:
         if file == "-":
             return sys.stdin.buffer.read().decode()
         return Path(os.path.expanduser(file)).read_text("utf-8")  # noqa: PTH111 - Path raises
-    except UnicodeDecodeError:
-        raise BadRequest(f"{file} is not text", hint=hint) from None
+    except UnicodeDecodeError as error:
+        place = f"byte {error.start} is {error.object[error.start]:#04x}"
+        raise BadRequest(f"{file} is not text in UTF-8: {place}", hint=f"{hint}, saved as UTF-8") from None
 
 
 class _Quiet(TextView):

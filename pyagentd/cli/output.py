@@ -145,6 +145,8 @@ def price(spent: Mapping[str, Any]) -> str:
 class AmountRange(click.FloatRange):
     """A range of numbers without NaN and infinity, which are in every open range of ``click``."""
 
+    name = "number"  # in errors; ``click`` says "float range"
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Return the number; fails with an error for the user if it is not in the range."""
         number: float = super().convert(value, param, ctx)

@@ -403,7 +403,7 @@ _MENDS = {
     "or the entry in auth-source",
     402: _NO_CREDIT,
     403: "The API key may not use this model or endpoint: choose another model, or use another key",
-    404: "Check the preset's model and the base URL",
+    404: "Check the preset's model and the base URL, which for servers like OpenAI's mostly ends in /v1",
     429: "It was tried several times: wait a little and send again, or use another model or key",
     400: "If it names a message, edit or rewind that; otherwise check the preset's model and settings",
 }

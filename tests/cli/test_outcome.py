@@ -166,6 +166,11 @@ def test_with_json_even_an_unparsable_command_line_is_an_object(capsys: pytest.C
     assert json.loads(capsys.readouterr().err)["error"]["code"] == "usage"
 
 
+def test_a_word_in_place_of_a_number_is_called_no_number(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ask", "x", "--timeout", "abc"]) == ExitCode.USAGE
+    assert "'abc' is not a valid number" in capsys.readouterr().err
+
+
 def test_a_malformed_configuration_is_reported_by_file_and_line(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -185,8 +190,8 @@ def test_a_file_that_is_no_utf8_is_named(capsys: pytest.CaptureFixture[str], tmp
     ("words", "said"),
     [
         (["lisp"], "undefined variable: \ufffd"),
-        (["mission", "x", "--context", "-"], "- is not text"),
-        (["mission", "x", "--over", "-", "--model", "x"], "- is not text"),
+        (["mission", "x", "--context", "-"], "- is not text in UTF-8: byte 0 is 0xff"),
+        (["mission", "x", "--over", "-", "--model", "x"], "- is not text in UTF-8: byte 0 is 0xff"),
         (["signature", "check", "--jsonl"], "usage"),
     ],
 )

@@ -613,7 +613,7 @@ async def test_no_header_appears_in_an_error(model_server: ModelServer) -> None:
         (400, "invalid_request_error", "Your credit balance is too low to access the API", "Add credit"),
         (402, "billing_error", "Payment required", "Add credit"),
         (403, "permission_error", "Not allowed", "another model"),
-        (404, "not_found_error", "model: claude-none", "preset's model"),
+        (404, "not_found_error", "model: claude-none", "ends in /v1"),
         (400, "invalid_request_error", "messages.3: no such role", "rewind"),
         (429, "rate_limit_error", "Slow down", "wait a little"),
         (529, "overloaded_error", "Overloaded", "send again"),

@@ -346,6 +346,21 @@ def test_whatever_json_can_say_can_be_indexed(shelf):
     assert shelf.find("odd question")[0]["role"] == "user"
 
 
+def test_a_row_whose_other_texts_are_half_a_surrogate_pair_is_indexed(shelf):
+    ref = shelf.new("thing", ("question", "the zeppelin"))
+    half = "half \ud800"
+    shelf.talk(ref).say("And?", "ok", calls=(Call(input={}, result="an airship"),))
+    conversation = shelf.talk(ref).conversation
+    part = next(part for part in conversation.parts.values() if part.row.get("tool_call_id"))
+    shelf.talk(ref).record(
+        "session", **{**conversation.session, "parent_id": half, "workspace_root": half, "agent": half}
+    )
+    shelf.talk(ref).record("part", **{**part.row, "tool_state": half})
+    shelf.write(ref)
+    assert shelf.said("zeppelin") == [("assistant", "the zeppelin")]
+    assert [hit["kind"] for hit in shelf.find("airship")] == ["tool"]
+
+
 def test_a_row_whose_id_is_half_a_surrogate_pair_is_left_out_and_the_others_are_found(shelf, caplog):
     ref = shelf.new("thing", ("question", "the zeppelin"))
     message = next(reversed(shelf.talk(ref).conversation.messages.values()))

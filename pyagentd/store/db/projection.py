@@ -706,9 +706,9 @@ def session_facts(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the facts in the log's ``session`` row (``{}`` if it has none), by column of ``chat_sessions``."""
     root = row.get("workspace_root")
     return {
-        "agent": str(row.get("agent") or ""),
-        "workspace_root": str(root) if root else None,
-        "parent_id": row.get("parent_id"),
+        "agent": writable(str(row.get("agent") or "")),
+        "workspace_root": writable(str(root)) if root else None,
+        "parent_id": writable(str(row.get("parent_id") or "")) or None,
         "permissions_json": _json(row.get("permissions_json", [])),
         "metadata_json": _json(row.get("metadata_json", {})),
         "created_at": row.get("created_at") or 0,
@@ -737,7 +737,7 @@ def _row(part: Part) -> PartRow:
         writable(part.type),
         _json(part.data),
         writable(row.get("tool_call_id") or "") or None,
-        row.get("tool_state"),
+        writable(row.get("tool_state") or "") or None,
         *_times(row),
         writable("".join(part.deltas)),
         None if part.edited is None else writable(part.edited),
