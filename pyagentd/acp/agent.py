@@ -107,7 +107,7 @@ class PyagentdAgent:
 
     def __init__(self, preset: str = "") -> None:
         self._preset = preset
-        self._daemon = Daemon("acp", self._take, self._lost)
+        self._daemon = Daemon("acp", self._handle_event, self._lost)
         self._conversations: dict[str, Conversation] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._editor: Client
@@ -274,7 +274,7 @@ class PyagentdAgent:
         roots = {each.id: each.root for each in self._conversations.values() if each.root}
         return next((id for id, root in roots.items() if Path(path).is_relative_to(root)), "")
 
-    def _take(self, event: Event) -> None:
+    def _handle_event(self, event: Event) -> None:
         if event.kind == "emacs":
             self._files.take(event)
         for opened in self._conversations.values():

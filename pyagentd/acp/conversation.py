@@ -221,11 +221,11 @@ class Modes:
 
     async def read(self, branch: str) -> schema.SessionModeState:
         """Return the modes of a branch: the agents that can answer, and the current one even without its preset."""
-        told = await self._daemon.call("agents-available", branch=branch)
-        self._mode = self._named = current = str(told.get("agent") or "")
+        reply = await self._daemon.call("agents-available", branch=branch)
+        self._mode = self._named = current = str(reply.get("agent") or "")
         found = [
             schema.SessionMode(id=each["name"], name=each["name"], description=str(each["description"] or ""))
-            for each in told["agents"]
+            for each in reply["agents"]
         ]
         if current not in {mode.id for mode in found}:
             found.insert(0, schema.SessionMode(id=current, name=current or "default"))
@@ -237,16 +237,16 @@ class Modes:
         Raises:
             BadRequest: There is no agent of that name.
         """
-        told = await self._daemon.call("agents-available", branch=branch)
-        known = [str(each["name"]) for each in told["agents"]]
+        reply = await self._daemon.call("agents-available", branch=branch)
+        known = [str(each["name"]) for each in reply["agents"]]
         if mode not in known and mode != self._mode:
             raise BadRequest(f"There is no mode {mode!r}", hint=f"One of {', '.join(known)}")
         self._mode = mode
 
     async def changed(self, branch: str) -> str | None:
         """Return the next agent if another client changed it, else None."""
-        told = await self._daemon.call("agents-available", branch=branch)
-        was, self._named = self._named, str(told.get("agent") or "")
+        reply = await self._daemon.call("agents-available", branch=branch)
+        was, self._named = self._named, str(reply.get("agent") or "")
         if self._named in (was, self._mode):
             return None
         self._mode = self._named

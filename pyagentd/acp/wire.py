@@ -84,7 +84,7 @@ class Daemon:
             while data := await reader.read(_READ):
                 for payload in frames.feed(data):
                     if isinstance(payload, bytes):
-                        self._take(parse(payload))
+                        self._handle_message(parse(payload))
         except (OSError, PyagentdError):
             pass  # the waiting calls get an error below
         finally:
@@ -95,7 +95,7 @@ class Daemon:
                     waiting.set_exception(_ENDED)
             self._on_lost()
 
-    def _take(self, message: IncomingMessage) -> None:
+    def _handle_message(self, message: IncomingMessage) -> None:
         match message:
             case IncomingMessage("call", 0, ("events", [batch])):
                 for item in batch:

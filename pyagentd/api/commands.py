@@ -31,9 +31,9 @@ def slash(name: str, *arguments: Argument, changed_by: tuple[str, ...] | None = 
     return declare
 
 
-def answer_with_note(text: str, told: Mapping[str, Any]) -> Answer:
+def answer_with_note(text: str, reply: Mapping[str, Any]) -> Answer:
     """Return the answer ``text``, followed by the reply's note if it has one."""
-    return Answer(text=f"{text}\n{told['note']}" if told.get("note") else text, data=told)
+    return Answer(text=f"{text}\n{reply['note']}" if reply.get("note") else text, data=reply)
 
 
 def columns(rows: Sequence[Sequence[str]]) -> str:
@@ -129,22 +129,22 @@ class Builtin:
     )
     async def agent_config(self, call: Call) -> Answer:
         """Show an agent's configuration, or set one key of it."""
-        told = await self._ask(call, "agent-config", **call.arguments, env=call.options.env)
+        reply = await self._ask(call, "agent-config", **call.arguments, env=call.options.env)
         key = call.arguments.get("key")
         if key is None:
-            return Answer(text=columns(_pairs(told["config"])), data=told)
-        value = told["config"][key]
+            return Answer(text=columns(_pairs(reply["config"])), data=reply)
+        value = reply["config"][key]
         verb = "are" if key == "permissions" else "is"
         state = "has no value of its own" if value is None else f"{verb} {value}"
         if "value" not in call.arguments:
-            return Answer(text=f"The {key} of {told['name']} {state}", data=told)
-        return answer_with_note(f"The {key} of {told['name']} {state} now", told)
+            return Answer(text=f"The {key} of {reply['name']} {state}", data=reply)
+        return answer_with_note(f"The {key} of {reply['name']} {state} now", reply)
 
     @slash("agent rename", _NAME, Argument(name="new_name", summary="its new name", required=True))
     async def agent_rename(self, call: Call) -> Answer:
         """Rename an agent."""
-        told = await self._ask(call, "agent-rename", **call.arguments)
-        return Answer(text=f"{call.arguments['name']} is called {told['name']} now, in {told['dir']}", data=told)
+        reply = await self._ask(call, "agent-rename", **call.arguments)
+        return Answer(text=f"{call.arguments['name']} is called {reply['name']} now, in {reply['dir']}", data=reply)
 
     @slash(
         "agent destroy",
@@ -209,27 +209,27 @@ class Builtin:
     @slash("status", changed_by=())
     async def status(self, call: Call) -> Answer:
         """Show the status of this agent or session: model, permissions, conversation, tasks."""
-        told = await self._ask(call, "agent-status", branch=call.ref.key, env=call.options.env)
-        return Answer(text=told["text"], data={key: value for key, value in told.items() if key != "text"})
+        reply = await self._ask(call, "agent-status", branch=call.ref.key, env=call.options.env)
+        return Answer(text=reply["text"], data={key: value for key, value in reply.items() if key != "text"})
 
     @slash("tasks", changed_by=())
     async def tasks(self, call: Call) -> Answer:
         """List the background commands of this agent or session."""
-        told = await self._ask(call, "tasks", branch=call.ref.key)
-        return Answer(text=told["text"], data={"tasks": told["tasks"]})
+        reply = await self._ask(call, "tasks", branch=call.ref.key)
+        return Answer(text=reply["text"], data={"tasks": reply["tasks"]})
 
     @slash("tasks output", _TASK, changed_by=())
     async def tasks_output(self, call: Call) -> Answer:
         """Show the end of a background command's output."""
-        told = await self._ask(call, "task-output", branch=call.ref.key, id=call.arguments["id"])
-        printed = told["output"].rstrip("\n")
-        return Answer(text=printed or f"{told['id']} has printed nothing", data=told)
+        reply = await self._ask(call, "task-output", branch=call.ref.key, id=call.arguments["id"])
+        printed = reply["output"].rstrip("\n")
+        return Answer(text=printed or f"{reply['id']} has printed nothing", data=reply)
 
     @slash("tasks kill", _TASK)
     async def tasks_kill(self, call: Call) -> Answer:
         """Kill a background command and its child processes."""
-        told = await self._ask(call, "task-kill", branch=call.ref.key, id=call.arguments["id"])
-        return Answer(text=f"{told['id']} {told['status']}", data=told)
+        reply = await self._ask(call, "task-kill", branch=call.ref.key, id=call.arguments["id"])
+        return Answer(text=f"{reply['id']} {reply['status']}", data=reply)
 
     @slash("compact", Argument(name="instructions", summary="what to keep", takes="rest"))
     async def compact(self, call: Call) -> Answer:
@@ -247,17 +247,17 @@ class Builtin:
     @slash("model", _MODEL, changed_by=("model",))
     async def model(self, call: Call) -> Answer:
         """Show the model of this conversation, or change it."""
-        told = await self._ask(call, "model", branch=call.ref.key, **call.arguments, env=call.options.env)
-        name = f"{told['model'] or 'the default model'} of {told['backend']}"
+        reply = await self._ask(call, "model", branch=call.ref.key, **call.arguments, env=call.options.env)
+        name = f"{reply['model'] or 'the default model'} of {reply['backend']}"
         if "model" not in call.arguments:
-            return Answer(text=f"{name} answers here (from {told['source']})", data=told)
-        return answer_with_note(f"{name} answers from now on", told)
+            return Answer(text=f"{name} answers here (from {reply['source']})", data=reply)
+        return answer_with_note(f"{name} answers from now on", reply)
 
     @slash("models", Argument(name="refresh", summary="ask the providers anew", takes="flag"), changed_by=())
     async def models(self, call: Call) -> Answer:
         """List the available models."""
-        told = await self._ask(call, "models", **call.arguments, env=call.options.env)
-        return Answer(text=catalog.provider_lines(told["providers"]), data=told)
+        reply = await self._ask(call, "models", **call.arguments, env=call.options.env)
+        return Answer(text=catalog.provider_lines(reply["providers"]), data=reply)
 
     @slash(
         "set",
@@ -269,18 +269,18 @@ class Builtin:
     async def set(self, call: Call) -> Answer:
         """Show the settings of this conversation, or set one; with --next for the next message only."""
         given = call.arguments
-        told = await self._ask(call, "set-setting", branch=call.ref.key, **given, env=call.options.env)
-        held, following, key = told["settings"], told["next"], given.get("key")
+        reply = await self._ask(call, "set-setting", branch=call.ref.key, **given, env=call.options.env)
+        held, following, key = reply["settings"], reply["next"], given.get("key")
         if "value" in given:
             value = (following if given.get("next") else held)[str(key).replace("-", "_")]
             when = "for the next message" if given.get("next") else "from now on"
-            return answer_with_note(f"{key} is {_in_short(value)} {when}", told)
+            return answer_with_note(f"{key} is {_in_short(value)} {when}", reply)
         rows = []
         for name in SETTINGS if key is None else (key,):
             wire = name.replace("-", "_")
             then = f"next message: {_in_short(following[wire])}" if wire in following else ""
             rows.append((name, _in_short(held[wire]), then))
-        return Answer(text=columns(rows), data=told)
+        return Answer(text=columns(rows), data=reply)
 
     @slash(
         "settings",
@@ -292,11 +292,11 @@ class Builtin:
     async def settings(self, call: Call) -> Answer:
         """Show the defaults of named agents, or set one of them; with --reset to its default."""
         given = call.arguments
-        told = await self._ask(call, "settings", **given, env=call.options.env)
-        rows = _pairs(told["settings"])
+        reply = await self._ask(call, "settings", **given, env=call.options.env)
+        rows = _pairs(reply["settings"])
         if key := given.get("key"):
-            return answer_with_note(f"{key} is {dict(rows)[key]}{' now' if len(given) > 1 else ''}", told)
-        return Answer(text=columns(rows), data=told)
+            return answer_with_note(f"{key} is {dict(rows)[key]}{' now' if len(given) > 1 else ''}", reply)
+        return Answer(text=columns(rows), data=reply)
 
 
 def _line(command: Command) -> str:

@@ -567,8 +567,8 @@ class Conversations(Group):
                 settings = settings_in_document(settings_of(own))
                 live.write_settings(given=settings, effective=settings, seen=seen)
                 await live.document.flush()
-            told = self._described_live(live, own, await _made_from(live))
-            return {"dropped": sorted(dropped), **told, "settings": told["own_settings"], "overridden": []}
+            shown = self._described_live(live, own, await _made_from(live))
+            return {"dropped": sorted(dropped), **shown, "settings": shown["own_settings"], "overridden": []}
 
     async def send(
         self,

@@ -140,8 +140,8 @@ class Inspection(Group):
 
     async def trace(self, client: Client, *, branch: str) -> JsonReply:
         """Return the runs, requests, tokens, tools and decisions of a branch as JSON; by path if large."""
-        told = await self.traced(self._ref(branch))
-        return await self._json_reply("trace", json.dumps(told, ensure_ascii=False))
+        facts = await self.traced(self._ref(branch))
+        return await self._json_reply("trace", json.dumps(facts, ensure_ascii=False))
 
     async def traced_request(
         self, client: Client, *, branch: str, run: str, step: int, purpose: str = "step", pretty: bool = False
@@ -305,16 +305,16 @@ class Inspection(Group):
 
 
 def _rows_page(rows: Iterable[Row], after: int) -> RowsPage:
-    told: list[str] = []
+    page: list[str] = []
     size, seq = 0, after
     for row in rows:
         text = json.dumps({"seq": row.seq, "type": row.type, "data": row.data}, ensure_ascii=False)
         size += len(text)
-        if told and size > _PAGE:
-            return {"rows": told, "seq": seq, "done": False}
-        told.append(text)
+        if page and size > _PAGE:
+            return {"rows": page, "seq": seq, "done": False}
+        page.append(text)
         seq = row.seq
-    return {"rows": told, "seq": seq, "done": True}
+    return {"rows": page, "seq": seq, "done": True}
 
 
 def _event_to_wire(event: Event) -> list[Any]:
@@ -399,8 +399,8 @@ async def context_chart(live: LiveBranch) -> Chart | None:
     last = next((step for step in reversed(steps) if step.purpose == "step" and step.messages), None)
     if last is None or meter is None:
         return None
-    told = catalogue(last)
-    return charts.context(told["system"], told["tools"], last.messages or (), meter["used"], meter["window"])
+    parts = catalogue(last)
+    return charts.context(parts["system"], parts["tools"], last.messages or (), meter["used"], meter["window"])
 
 
 def _run(conversation: Conversation, data: Mapping[str, Any]) -> dict[str, Any]:

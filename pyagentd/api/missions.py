@@ -86,8 +86,8 @@ class Missions(Group):
             preset_name=parsed.name,
             preset_text=presetfile.with_values(presetfile.parse(text, Path(f"{preset}.md")), values),
         )
-        told: dict[str, Any] = {"template": True} if given is None else {"template": True, "context": given}
-        metadata = {"mission": told}
+        entry: dict[str, Any] = {"template": True} if given is None else {"template": True, "context": given}
+        metadata = {"mission": entry}
         async with self._kernel.using(ref) as live:
             made = await self._kernel.submit(live, Submission(text=prompt, options=options, metadata=metadata))
             await live.secure()  # the document has the prompt when a client opens it
@@ -126,8 +126,8 @@ class Missions(Group):
 
         Its keys are ``{session, preset, asks, missions}``: ``asks`` are open questions, ``missions`` are ``Report``s.
         """
-        told = await self.traced(self._ref(branch))
-        return await self._json_reply("mission", json.dumps(told, ensure_ascii=False, default=str))
+        facts = await self.traced(self._ref(branch))
+        return await self._json_reply("mission", json.dumps(facts, ensure_ascii=False, default=str))
 
     async def traced(self, ref: BranchRef) -> dict[str, Any]:
         """Return the data of ``mission_trace`` before it is encoded as JSON."""

@@ -97,8 +97,8 @@ class Pages(Group):
 
     async def mission(self, client: Client, *, branch: str) -> Report:
         """Return the missions of a session, turn by turn; nothing is run."""
-        told = await self._group(Missions).traced(self._ref(branch))
-        found = told["missions"]
+        reply = await self._group(Missions).traced(self._ref(branch))
+        found = reply["missions"]
         last = found[-1] if found else {}
         actions = [
             *([action("k", "stop", "abort", arguments={"branch": branch})] if last.get("state") == "running" else []),
@@ -111,7 +111,7 @@ class Pages(Group):
         ]
         lines = [
             *(line for mission in found for line in _mission(mission, branch)),
-            *(line for ask in told["asks"] for line in _question_lines(ask)),
+            *(line for ask in reply["asks"] for line in _question_lines(ask)),
         ]
         return Report(
             title="Mission" + (" running" if last.get("state") == "running" else ""),
@@ -137,7 +137,7 @@ class Pages(Group):
     async def hooks(self, client: Client, *, branch: str | None = None, root: str | None = None) -> Report:
         """Return your hooks and the project's, with the project's scripts."""
         root = await self._root(branch, root)
-        told = await self._group(McpOperations).hooks(client, root=root)
+        reply = await self._group(McpOperations).hooks(client, root=root)
         lines = [
             Line(
                 (
@@ -146,19 +146,19 @@ class Pages(Group):
                     Text(f"  {hook['source']}{'' if hook['trusted'] else '  does not run: not trusted'}", "dim"),
                 )
             )
-            for hook in told["hooks"]
+            for hook in reply["hooks"]
         ] or [Line(("No hooks.",))]
-        for hook in told["hooks"]:
+        for hook in reply["hooks"]:
             if hook["problem"]:
                 lines.append(Line((Text(f"{hook['source']} cannot be used: {hook['problem']}", "bad"),)))
-        if told["error"]:
-            lines.append(Line((Text(f"The project's hooks cannot be used: {told['error']}", "bad"),)))
-        if told["file"]:
-            lines += _files([{"path": told["file"], "text": told["text"]}, *told["scripts"]])
-        waiting = sum(not hook["trusted"] for hook in told["hooks"])
+        if reply["error"]:
+            lines.append(Line((Text(f"The project's hooks cannot be used: {reply['error']}", "bad"),)))
+        if reply["file"]:
+            lines += _files([{"path": reply["file"], "text": reply["text"]}, *reply["scripts"]])
+        waiting = sum(not hook["trusted"] for hook in reply["hooks"])
         question = f"Let {quantity(waiting, 'program')} of this project run with your rights at every turn here?"
-        arguments = {"root": root, "hash": told["hash"]}
-        can = waiting and not told["error"]
+        arguments = {"root": root, "hash": reply["hash"]}
+        can = waiting and not reply["error"]
         return Report(title="Hooks", lines=lines, actions=[_trust("trust-hooks", arguments, question)] if can else [])
 
     async def presets(self, client: Client, *, branch: str | None = None, root: str | None = None) -> Report:
@@ -184,33 +184,33 @@ class Pages(Group):
 
     async def servers(self, client: Client, *, branch: str | None = None, root: str | None = None) -> Report:
         """Return the commands and scripts of the project's MCP servers."""
-        told = await self._group(McpOperations).mcp(client, branch=branch, root=root)
-        waiting = [each["name"] for each in told["servers"] if not each["trusted"]]
-        wrong = [Line((Text(f"Cannot be used: {told['error']}", "bad"),))] if told["error"] else []
+        reply = await self._group(McpOperations).mcp(client, branch=branch, root=root)
+        waiting = [each["name"] for each in reply["servers"] if not each["trusted"]]
+        wrong = [Line((Text(f"Cannot be used: {reply['error']}", "bad"),))] if reply["error"] else []
         if not waiting:
             lines = wrong or [Line(("No server of this project needs to be trusted.",))]
             return Report(title="MCP servers", lines=lines)
         lines = [
             Line(("What these programs load besides is not looked at: it may change without a question.",)),
             *wrong,
-            *_files([*told["files"], *told["scripts"]]),
+            *_files([*reply["files"], *reply["scripts"]]),
         ]
         question = f"Allow {', '.join(waiting)} to run with your rights here?"
-        arguments = {"root": told["root"], "hash": told["hash"]}
+        arguments = {"root": reply["root"], "hash": reply["hash"]}
         return Report(title="MCP servers", lines=lines, actions=[_trust("trust-mcp", arguments, question)])
 
     async def trust(self, client: Client, *, branch: str) -> Report:
         """Return the ``preset.md`` of a session from another machine, to trust it."""
-        told = await self._group(Sessions).trust_session(client, branch=branch)
-        data = await asyncio.to_thread(presetfile.content, Path(told["file"]))
-        if hashlib.sha256(data).hexdigest() != told["sha256"]:
-            raise BadRequest(f"{told['file']} has changed just now", hint="Look at it again")
+        reply = await self._group(Sessions).trust_session(client, branch=branch)
+        data = await asyncio.to_thread(presetfile.content, Path(reply["file"]))
+        if hashlib.sha256(data).hexdigest() != reply["sha256"]:
+            raise BadRequest(f"{reply['file']} has changed just now", hint="Look at it again")
         text = data.decode(errors="replace")
-        where = "is from elsewhere and waits for your trust" if told["foreign"] else "is trusted"
-        lines = [Line((f"This session {where}.",)), *_files([{"path": told["file"], "text": text}])]
-        arguments = {"branch": branch, "sha256": told["sha256"]}
+        where = "is from elsewhere and waits for your trust" if reply["foreign"] else "is trusted"
+        lines = [Line((f"This session {where}.",)), *_files([{"path": reply["file"], "text": text}])]
+        arguments = {"branch": branch, "sha256": reply["sha256"]}
         question = "You have read it; may this session do what it says?"
-        actions = [_trust("trust-session", arguments, question)] if told["foreign"] else []
+        actions = [_trust("trust-session", arguments, question)] if reply["foreign"] else []
         return Report(title="Trust", lines=lines, actions=actions)
 
     async def decision(self, client: Client, *, id: int) -> Report:
@@ -229,18 +229,18 @@ class Pages(Group):
 
     async def inspect(self, client: Client, *, branch: str) -> Report:
         """Return what happened in a branch: requests, tokens, tools, decisions."""
-        told = await self._group(Inspection).traced(self._ref(branch))
+        reply = await self._group(Inspection).traced(self._ref(branch))
         async with self._kernel.using(self._ref(branch)) as live:
             turns = {message.id: chart for message, chart in charts.turns(live.conversation.snapshot())}
             filled = await context_chart(live)
-        return Report(title="Inspect", lines=list(_inspector_lines(told, branch, filled, turns)))
+        return Report(title="Inspect", lines=list(_inspector_lines(reply, branch, filled, turns)))
 
     async def usage(self, client: Client, *, days: int = 30, by: By | None = None, width: int = _WIDTH) -> Report:
         """Return charts of the cost of all sessions."""
         lines: list[Line] = []
         for each in (by,) if by else ("day", "model", "session"):
-            told = await self._group(ModelOperations).usage_report(client, by=each, days=days)
-            chart = charts.spending(told["lines"], each, told["rest"])
+            reply = await self._group(ModelOperations).usage_report(client, by=each, days=days)
+            chart = charts.spending(reply["lines"], each, reply["rest"])
             nothing = body("Nothing was spent in this time.")
             lines += [heading(chart.title), drawn(chart, width) if chart.rows else nothing, Line(("",))]
         return Report(title="Usage", lines=lines)
@@ -253,24 +253,24 @@ class Pages(Group):
 
     async def server(self, client: Client, *, name: str, root: str | None = None, env: Env = NOTHING) -> Report:
         """Start an MCP server if it is not running, and return its tools, resources and prompts."""
-        told = await self._group(McpOperations).mcp_test(client, name=name, root=root, env=env)
-        if not told["ok"]:
-            return Report(title="MCP server", lines=[heading(name), body(Text(told["error"], "bad"))])
+        reply = await self._group(McpOperations).mcp_test(client, name=name, root=root, env=env)
+        if not reply["ok"]:
+            return Report(title="MCP server", lines=[heading(name), body(Text(reply["error"], "bad"))])
         # A server's texts are kept on one line: with a line break they could pass for text of the daemon.
-        lines = [heading(_on_a_line(told["title"] or name))]
-        lines.append(body(f"protocol {_on_a_line(told['protocol'])}, {told['duration_ms']} ms"))
-        for tool in told["tools"]:
+        lines = [heading(_on_a_line(reply["title"] or name))]
+        lines.append(body(f"protocol {_on_a_line(reply['protocol'])}, {reply['duration_ms']} ms"))
+        for tool in reply["tools"]:
             looks = "  says that it only looks" if tool["looks"] else ""
             lines += [heading(f"{_on_a_line(tool['rule'])}{looks}", 2), *text_lines(tool["description"])]
-        for refused in told["refused"]:
+        for refused in reply["refused"]:
             why = Text(f"cannot be offered: {_on_a_line(refused['why'])}", "bad")
             lines += [heading(_on_a_line(refused["name"]), 2), body(why)]
-        if told["resources"]:
+        if reply["resources"]:
             lines.append(heading("Resources", 2))
-            lines += [body(_on_a_line(f"@{name}:{each['uri']} {each['name']}")) for each in told["resources"]]
-        if told["prompts"]:
+            lines += [body(_on_a_line(f"@{name}:{each['uri']} {each['name']}")) for each in reply["resources"]]
+        if reply["prompts"]:
             lines.append(heading("Prompts", 2))
-        for prompt in told["prompts"]:
+        for prompt in reply["prompts"]:
             takes = " ".join(
                 f"<{each['name']}>" if each["required"] else f"[{each['name']}]" for each in prompt["arguments"]
             )
@@ -450,9 +450,9 @@ def _took(milliseconds: float | None) -> str:
 
 
 def _inspector_lines(
-    told: Mapping[str, Any], branch: str, filled: Chart | None, turns: Mapping[str, Chart]
+    reply: Mapping[str, Any], branch: str, filled: Chart | None, turns: Mapping[str, Chart]
 ) -> Iterator[Line]:
-    session, own = told["session"], (told["usage"] or {}).get("own")
+    session, own = reply["session"], (reply["usage"] or {}).get("own")
     yield heading(f"{session['session_id']}/{session['branch_name']}  {session['title'] or ''}".rstrip())
     temperature = session["temperature"]
     yield body(
@@ -465,15 +465,15 @@ def _inspector_lines(
     if filled is not None:
         yield heading(filled.title, 2)
         yield drawn(filled)
-    yield from _rights(told["permissions"])
-    if told["system"] or told["tools"]:  # empty if the branch sent no request
+    yield from _rights(reply["permissions"])
+    if reply["system"] or reply["tools"]:  # empty if the branch sent no request
         yield heading("System prompt", 2, folded=True)
-        yield from text_lines(told["system"])
-        yield heading(f"Tools ({len(told['tools'])})", 2, folded=True)
-        for tool in told["tools"]:
+        yield from text_lines(reply["system"])
+        yield heading(f"Tools ({len(reply['tools'])})", 2, folded=True)
+        for tool in reply["tools"]:
             yield heading(str(tool["name"]), 3)
             yield from text_lines(str(tool.get("description") or ""))
-    for run in told["runs"]:
+    for run in reply["runs"]:
         yield from _run(run, branch, turns.get(str(run["message_id"])))
 
 

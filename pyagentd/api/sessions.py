@@ -461,8 +461,8 @@ class Sessions(Group):
             async with self._kernel.using(sibling) as live:
                 live.note_session(**facts)
                 session = live.conversation.session
-                told = {"title": session.get("title") or "", "archived_at": session.get("archived_at")}
-                live.publish(Event("session", live.key, 0, (told,)))
+                details = {"title": session.get("title") or "", "archived_at": session.get("archived_at")}
+                live.publish(Event("session", live.key, 0, (details,)))
             self._tell_written(sibling)
 
     async def branch_points(self, client: Client, *, branch: str) -> BranchPoints:
@@ -510,8 +510,8 @@ class Sessions(Group):
         self._touch(parent, made)
         self._registry.add(made)
         self._tell_written(*metadata.with_agents(made))
-        told = metadata.read_branch_metadata(made.branch_dir) or {}
-        return {**describe_branch(made), "parent": parent.branch_name, "position": told["branch_point_position"]}
+        origin = metadata.read_branch_metadata(made.branch_dir) or {}
+        return {**describe_branch(made), "parent": parent.branch_name, "position": origin["branch_point_position"]}
 
     async def branches(self, client: Client, *, branch: str) -> BranchesReply:
         """Return the branches of a session as a tree: each after its parent, one level deeper."""

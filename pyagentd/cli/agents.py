@@ -94,16 +94,16 @@ def config(name: str, key: str | None, value: str | None, reset: bool, as_json: 
     given = sys.stdin.read() if value == "-" else value
     with daemon() as link:
         env = run_environment(os.environ)
-        told = link.call("agent-config", name=name, key=key, value=given, reset=reset, env=env)
-    if told.get("note"):
-        note(told["note"])
-    held = dict(told["config"])
+        reply = link.call("agent-config", name=name, key=key, value=given, reset=reset, env=env)
+    if reply.get("note"):
+        note(reply["note"])
+    held = dict(reply["config"])
     if as_json:
         parts = ("name", "dir", "config", "effective_model", "model_source")
-        print_json({part: told[part] for part in parts if part in told})
+        print_json({part: reply[part] for part in parts if part in reply})
         return
-    if held["model"] is None and told.get("effective_model"):
-        held["model"] = f"{told['effective_model']} (from {told['model_source']})"
+    if held["model"] is None and reply.get("effective_model"):
+        held["model"] = f"{reply['effective_model']} (from {reply['model_source']})"
     for each in held if key is None else [key]:
         click.echo(f"{each}\t{_value_text(held[each])}" if key is None else _value_text(held[each]))
 
@@ -115,8 +115,8 @@ def config(name: str, key: str | None, value: str | None, reset: bool, as_json: 
 def rename_agent(name: str, new_name: str, as_json: bool) -> None:
     """Rename the agent NAME to NEW_NAME, with its directory and its session's id."""
     with daemon() as link:
-        told = link.call("agent-rename", name=name, new_name=new_name)
-    print_reply({key: told[key] for key in _PLACES}, f"{told['name']}\t{told['dir']}", as_json=as_json)
+        reply = link.call("agent-rename", name=name, new_name=new_name)
+    print_reply({key: reply[key] for key in _PLACES}, f"{reply['name']}\t{reply['dir']}", as_json=as_json)
 
 
 @agent.command("destroy")
@@ -181,19 +181,19 @@ def settings(key: str | None, value: str | None, reset: bool, as_json: bool) -> 
         raise click.UsageError("--reset needs a KEY, and no VALUE")
     with daemon() as link:
         env = run_environment(os.environ)
-        told = link.call("settings", key=key, value=value, reset=reset, env=env)
-    if told["note"]:
-        note(told["note"])
+        reply = link.call("settings", key=key, value=value, reset=reset, env=env)
+    if reply["note"]:
+        note(reply["note"])
     if as_json:
-        print_json({part: {name: told[part][name] for name in _DEFAULTS_KEYS} for part in ("settings", "defaults")})
+        print_json({part: {name: reply[part][name] for name in _DEFAULTS_KEYS} for part in ("settings", "defaults")})
     elif key is not None:
-        held = told["settings"][key]
+        held = reply["settings"][key]
         is_set = reset or value is not None
         seconds = is_set and key == "idle_timeout"
         click.echo((span(held) if held else "never") if seconds else _value_text(held))
     else:
         for name in _DEFAULTS_KEYS:
-            click.echo(f"{name}\t{_value_text(told['settings'][name])}")
+            click.echo(f"{name}\t{_value_text(reply['settings'][name])}")
 
 
 def _value_text(value: Any) -> str:

@@ -55,8 +55,8 @@ def asks(session: str | None, as_json: bool) -> None:
     Answer one with: pyagentd answer ID allow|session|always|deny
     """
     with daemon() as link:
-        told = link.call("asks", session=session_filter(link, session))["asks"]
-    found = [{**{name: [] for name in _LISTS}, **row, "session": _session(row)} for row in told]
+        pending = link.call("asks", session=session_filter(link, session))["asks"]
+    found = [{**{name: [] for name in _LISTS}, **row, "session": _session(row)} for row in pending]
     if as_json or not sys.stdout.isatty():
         rows = [(row["id"], row["session"], row.get("tool") or "", row["what"]) for row in found]
         print_list(found, ("id", "session", "tool", "what"), rows, as_json=as_json, empty="No pending approvals.")
@@ -163,8 +163,8 @@ def grants(session: str, revoke: str | None, as_json: bool) -> None:
         answer = link.call("grants", branch=branch)
     found = answer["grants"]
     if as_json:
-        told = {"session": answer["session"], "root": answer["root"], "grants": found}
-        print_json(told if revoke is None else {**told, "revoked": revoked})
+        reply = {"session": answer["session"], "root": answer["root"], "grants": found}
+        print_json(reply if revoke is None else {**reply, "revoked": revoked})
     else:
         click.echo(f"revoked {revoked}")
 
@@ -186,10 +186,10 @@ def check(session: str, kind: str, resource: str, as_json: bool) -> None:
     preset.md.
     """
     with session_link(session) as (link, branch):
-        told = link.call("scope-check", branch=branch, kind=kind, resource=resource)
+        reply = link.call("scope-check", branch=branch, kind=kind, resource=resource)
     print_reply(
-        {"decision": told["decision"], "reason": told["reason"]},
-        f"{told['decision']}\t{printable(told['reason'])}",
+        {"decision": reply["decision"], "reason": reply["reason"]},
+        f"{reply['decision']}\t{printable(reply['reason'])}",
         as_json=as_json,
     )
 

@@ -573,8 +573,8 @@ class Chat:
                 self._began = time.monotonic()
             case "run", ({"phase": "finished", "reason": reason, **rest},):
                 await self._finish()
-                told = {"done": "", "aborted": "interrupted", "restart": "the daemon's end cut this off"}
-                await self._say(told.get(str(reason), str(rest.get("message") or reason)))
+                reasons = {"done": "", "aborted": "interrupted", "restart": "the daemon's end cut this off"}
+                await self._say(reasons.get(str(reason), str(rest.get("message") or reason)))
             case "status", (Mapping() as status,):
                 if status.get("state") != self._state and not self._busy:
                     self._began = time.monotonic()
@@ -715,8 +715,8 @@ class Chat:
         if time.monotonic() - self._interrupted_at < _LEAVE_S:
             return " Ctrl-C again leaves"
         facts = (self._title, self._settings.get("model"), self._used, f"{self._queued} queued" * bool(self._queued))
-        told = " · ".join(printable(str(fact)) for fact in facts if fact)
-        return f" {told or 'Enter sends · Alt-Enter new line · Tab completes @ and / · Ctrl-D leaves'}"
+        line = " · ".join(printable(str(fact)) for fact in facts if fact)
+        return f" {line or 'Enter sends · Alt-Enter new line · Tab completes @ and / · Ctrl-D leaves'}"
 
     def _root_of(self) -> Path:
         return Path((self._place and workspace_root(self._place)) or self._root)

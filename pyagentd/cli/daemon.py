@@ -77,8 +77,8 @@ def status(agent: str | None, metrics: bool, as_json: bool) -> None:
     if agent is not None:
         with daemon() as link:
             env = run_environment(os.environ)
-            told = link.call("agent-status", branch=str(branch_of(link, agent)), env=env)
-        print_reply(told, told["text"], as_json=as_json)
+            reply = link.call("agent-status", branch=str(branch_of(link, agent)), env=env)
+        print_reply(reply, reply["text"], as_json=as_json)
         return
     with daemon(start=False) as link:
         state = link.call("status")

@@ -546,8 +546,8 @@ def _questions(ask: Mapping[str, Any], branch: str) -> Iterator[str]:
 
 def lasting_sentence(ask: Mapping[str, Any], decision: Literal["session", "always"]) -> str:
     """Return a sentence about what ``decision`` allows from now on."""
-    told = (ask.get("allows") or {}).get(decision)  # missing in a question from an older daemon
-    return told or f"From now on this is allowed without asking: {'; '.join(ask.get('covers') or ())}."
+    sentence = (ask.get("allows") or {}).get(decision)  # missing in a question from an older daemon
+    return sentence or f"From now on this is allowed without asking: {'; '.join(ask.get('covers') or ())}."
 
 
 def choices(ask: Mapping[str, Any]) -> list[Decision]:
@@ -671,8 +671,8 @@ def _question_text(form: QuestionForm) -> str:
     return "\n".join(map(printable, form.prompt().split("\n")))
 
 
-def _line_of(offered: Sequence[Decision], told: Mapping[str, str]) -> str:
-    return f"{', '.join(told[each] for each in offered)}: "
+def _line_of(offered: Sequence[Decision], keys: Mapping[str, str]) -> str:
+    return f"{', '.join(keys[each] for each in offered)}: "
 
 
 _PASTE = "\x1b[200~"  # the marks of a terminal before and after a paste
@@ -781,14 +781,14 @@ class Follower:
     def _turn(self) -> FollowEnd | None:
         # One event a turn, so that the keyboard is polled during a fast stream.
         event = next(self._link.events(_ASKING_TICK_S if self._asks else _TICK_S), None)
-        ending = self._take(event) if event else None
+        ending = self._handle_event(event) if event else None
         if self._asks and not ending:
             self._poll_reply()
         elif event is None:
             self._view.idle()
         return ending
 
-    def _take(self, event: Event) -> FollowEnd | None:
+    def _handle_event(self, event: Event) -> FollowEnd | None:
         if event.kind == "resync":
             return self.catch_up()
         if event.branch == self._branch and event.seq:
@@ -888,7 +888,7 @@ class Follower:
         state = self._link.call("attach", branch=self._branch)
         self._branch, upto = state["branch"], int(state["seq"])
         for event in replay(self._link, self._branch, self._seq, upto):
-            if event.kind != "ask" and (ending := self._take(event)):  # open asks follow below
+            if event.kind != "ask" and (ending := self._handle_event(event)):  # open asks follow below
                 return ending
         self._seq = self._known = upto
         for ask in state.get("asks") or () if self._human else ():

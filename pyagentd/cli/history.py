@@ -162,8 +162,8 @@ def changes(session: str, message: str | None, diff: bool, as_json: bool) -> Non
     files, .git and files that may hold secrets are not covered.
     """
     with session_link(session) as (link, branch):
-        told = link.call("changes", branch=branch, message=message)
-    _show(told["files"], diff=diff, as_json=as_json)
+        reply = link.call("changes", branch=branch, message=message)
+    _show(reply["files"], diff=diff, as_json=as_json)
 
 
 @click.command()

@@ -169,8 +169,8 @@ def mission(
             print_json(begun) if as_json else print(begun["session_id"])
             return ExitCode.DONE
         ending, denied = _follow_run(link, begun, human=human, trace=trace and not as_json)
-        told = _mission_state(link, begun)
-    status = _print_json(told, begun, ending, trace) if as_json else _print(told, begun, ending)
+        outcome = _mission_state(link, begun)
+    status = _print_json(outcome, begun, ending, trace) if as_json else _print(outcome, begun, ending)
     return exit_status(interrupts, ExitCode.FAILED if strict and denied else status)
 
 
@@ -217,8 +217,8 @@ def _run_over(made: Mission[Any], over: str, place: Path, *, resume: bool, as_js
         task = bar.add_task("items", total=len(items))
 
         def progress(now: Summary, row: Row | None) -> None:
-            told = f"items  {now.failed} failed  ${now.cost_usd:.2f}"
-            bar.update(task, completed=now.before + now.done, description=told)
+            description = f"items  {now.failed} failed  ${now.cost_usd:.2f}"
+            bar.update(task, completed=now.before + now.done, description=description)
 
         try:
             came = run_over(made, items, place, resume=resume, progress=progress, **how)
@@ -329,27 +329,27 @@ def _mission_state(link: DaemonClient, begun: Mapping[str, Any]) -> dict[str, An
     return next((each for each in found if each["run"] == begun["run"]), {})
 
 
-def _print_json(told: Mapping[str, Any], begun: Mapping[str, Any], ending: FollowEnd, trace: bool) -> ExitCode:
+def _print_json(outcome: Mapping[str, Any], begun: Mapping[str, Any], ending: FollowEnd, trace: bool) -> ExitCode:
     names = ("ok", "value", "fail", "signature", "usage", "can_resume")
-    result = {"ok": False, **{name: told.get(name) for name in names}}
-    result |= {"ok": bool(told.get("ok")), "state": told.get("state") or ending.reason}
+    result = {"ok": False, **{name: outcome.get(name) for name in names}}
+    result |= {"ok": bool(outcome.get("ok")), "state": outcome.get("state") or ending.reason}
     if not result["ok"] and result["fail"] is None and ending.message:
         result["fail"] = {"reason": None, "message": ending.message}
     result |= {"session": begun["session_id"], "run": begun["run"]}
     if trace:
-        result["turns"] = told.get("turns")
+        result["turns"] = outcome.get("turns")
     print_json(result)
     return ExitCode.DONE if result["ok"] else ExitCode.FAILED
 
 
-def _print(told: Mapping[str, Any], begun: Mapping[str, Any], ending: FollowEnd) -> ExitCode:
-    if told.get("ok"):
-        value = told["value"]
-        print(text_for(value if isinstance(value, str) else told["text"], sys.stdout))
+def _print(outcome: Mapping[str, Any], begun: Mapping[str, Any], ending: FollowEnd) -> ExitCode:
+    if outcome.get("ok"):
+        value = outcome["value"]
+        print(text_for(value if isinstance(value, str) else outcome["text"], sys.stdout))
         return ExitCode.DONE
-    if told.get("can_resume"):
+    if outcome.get("can_resume"):
         note(f"go on with it: pyagentd mission --resume {begun['session_id']}")
-    if fail := told.get("fail"):
+    if fail := outcome.get("fail"):
         reason = f"{fail['reason']}: " if fail.get("reason") else ""
         report(RunFailed(f"{reason}{fail.get('message', '')}".strip(), hint=""), as_json=False)
         return ExitCode.FAILED
@@ -499,13 +499,13 @@ def lisp(file: IO[str], context: IO[str] | None, isolated: bool, jsonl: bool, as
     except language.LispError as error:
         _print_error(error, error.reason, f"{error.reason}: {error.explain()}", as_json=as_json)
         return ExitCode.FAILED
-    told = {  # values in the language's encoding
+    reply = {  # values in the language's encoding
         "value": encode(result.value),
         "signal": result.signal,
         "memory": encode(result.memory),
         "usage": {**asdict(result.usage), "duration_ms": round(result.usage.duration_ms, 3)},
     }
-    print_reply(told, text_for(serialization.readable(result.value), sys.stdout), as_json=as_json)
+    print_reply(reply, text_for(serialization.readable(result.value), sys.stdout), as_json=as_json)
     return ExitCode.FAILED if result.signal == "fail" else ExitCode.DONE
 
 

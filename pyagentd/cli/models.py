@@ -51,8 +51,8 @@ def models(refresh: bool, local: bool, use: bool, catalogue: str | None, as_json
         return _renew(catalogue, as_json=as_json)
     env = run_environment(os.environ)
     with daemon() as link:
-        told = link.call("models", refresh=refresh, env=env)
-    found: list[dict[str, Any]] = told["providers"]
+        reply = link.call("models", refresh=refresh, env=env)
+    found: list[dict[str, Any]] = reply["providers"]
     print_reply(
         {each["name"]: {name: each[name] for name in each if name != "name"} for each in found},
         printable(catalog.provider_lines(found)),

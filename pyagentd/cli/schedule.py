@@ -288,7 +288,7 @@ async def _listen(deliver: Any, text: str, secret: str, port: int | None, place:
         kept = {name: request.headers[name] for name in _HEADERS if name in request.headers}
         try:
             message = f"{text}\n\n{_code_block(body)}" if body.strip() else text
-            told = await asyncio.to_thread(deliver, message, delivery_id=key, headers=kept)
+            reply = await asyncio.to_thread(deliver, message, delivery_id=key, headers=kept)
         except RateLimited as error:
             return web.json_response({"error": str(error)}, status=429)
         except UserError as error:
@@ -296,7 +296,7 @@ async def _listen(deliver: Any, text: str, secret: str, port: int | None, place:
         except PyagentdError as error:
             note(str(error))
             return web.json_response({"error": "The daemon cannot be reached"}, status=503)
-        return web.json_response({"message": told["message"], "duplicate": told["duplicate"]}, status=202)
+        return web.json_response({"message": reply["message"], "duplicate": reply["duplicate"]}, status=202)
 
     app = web.Application(client_max_size=_LARGEST)
     app.router.add_post("/", answer)
@@ -326,7 +326,7 @@ async def _listen(deliver: Any, text: str, secret: str, port: int | None, place:
 def _is_proved(headers: Mapping[str, str], body: bytes, secret: str) -> bool:
     signed = "sha256=" + hmac.new(os.fsencode(secret), body, hashlib.sha256).hexdigest()
     given = ((headers.get("Authorization", ""), f"Bearer {secret}"), (headers.get("X-Hub-Signature-256", ""), signed))
-    return any(hmac.compare_digest(os.fsencode(told), os.fsencode(expected)) for told, expected in given)
+    return any(hmac.compare_digest(os.fsencode(signature), os.fsencode(expected)) for signature, expected in given)
 
 
 def _code_block(body: bytes) -> str:
@@ -361,16 +361,16 @@ def tasks(agent: str | None, kill: str | None, output: str | None, as_json: bool
     with daemon() as link:
         branch = str(branch_of(link, agent)) if agent else None
         if kill or output:
-            told = link.call("task-kill" if kill else "task-output", branch=branch, id=kill or output)
-            printed = told["output"].rstrip("\n") or f"[{told['id']} ({told['status']}) has printed nothing]"
-            shown = printed if output else f"{told['id']} {told['status']}"
+            reply = link.call("task-kill" if kill else "task-output", branch=branch, id=kill or output)
+            printed = reply["output"].rstrip("\n") or f"[{reply['id']} ({reply['status']}) has printed nothing]"
+            shown = printed if output else f"{reply['id']} {reply['status']}"
         else:
             if not as_json:
                 print_view(link.call("view", name="tasks", arguments={"branch": branch}))
                 return
-            told = link.call("tasks", branch=branch)["tasks"]
+            reply = link.call("tasks", branch=branch)["tasks"]
             shown = ""
-    print_reply(told, shown, as_json=as_json)
+    print_reply(reply, shown, as_json=as_json)
 
 
 _ELSEWHERE = {

@@ -602,12 +602,12 @@ class _AttachedView(JsonView):
         self._held.append(event)
         if not event.seq and (event.kind == "insert" or len(self._held) > 1):
             return
-        told = [event_object(each) for each in self._held]
+        objects = [event_object(each) for each in self._held]
         self._held.clear()
-        for each in told:
+        for each in objects:
             if each["kind"] == "prompt":
                 each.pop("place", None)  # only for clients that edit the document
-        sys.stdout.write("".join(f"{json.dumps(each, ensure_ascii=False)}\n" for each in told))
+        sys.stdout.write("".join(f"{json.dumps(each, ensure_ascii=False)}\n" for each in objects))
         sys.stdout.flush()
 
     def pause(self) -> None:
@@ -657,8 +657,8 @@ class _SessionFollower(Follower):
         self._view.show(Event("status", self._branch, 0, (status,)))
         return self._idle(status)
 
-    def _take(self, event: Event) -> FollowEnd | None:
-        ending = super()._take(event)
+    def _handle_event(self, event: Event) -> FollowEnd | None:
+        ending = super()._handle_event(event)
         if ending is None and event.kind == "status" and event.branch == self._branch:
             ending = self._idle(event.args[0])
         return ending

@@ -278,9 +278,9 @@ def delete(session: str, yes: bool, as_json: bool) -> None:
     print_reply({"trashed": trashed}, "\n".join(trashed), as_json=as_json)
 
 
-def _say_more(told: dict[str, Any]) -> None:
+def _say_more(reply: dict[str, Any]) -> None:
     """Remove the note of a reply and print it on stderr."""
-    if text := told.pop("note", None):
+    if text := reply.pop("note", None):
         note(text)
 
 

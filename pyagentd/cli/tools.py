@@ -128,13 +128,13 @@ def add_json(scope: str | None, root: Path, name: str, json_text: str) -> None:
 def get(root: Path, name: str, as_json: bool) -> None:
     """Show the server NAME: its file, its command and its state."""
     with daemon() as link:
-        told = link.call("mcp", root=str(root.resolve()), env=_environment())
-    found = [row for row in told["servers"] if row["name"] == name]
+        reply = link.call("mcp", root=str(root.resolve()), env=_environment())
+    found = [row for row in reply["servers"] if row["name"] == name]
     if not found:
-        known = ", ".join(sorted({row["name"] for row in told["servers"]})) or "none"
+        known = ", ".join(sorted({row["name"] for row in reply["servers"]})) or "none"
         raise NotFound(
-            f"There is no MCP server {name!r}{': ' + told['error'] if told['error'] else ''}",
-            hint=f"Known: {known}{_unread(name, told['error'])}",
+            f"There is no MCP server {name!r}{': ' + reply['error'] if reply['error'] else ''}",
+            hint=f"Known: {known}{_unread(name, reply['error'])}",
         )
     if as_json:
         print_json(found[0])
@@ -223,16 +223,16 @@ def test(name: str, root: Path, as_json: bool) -> int:
     server: dict[str, Any] = {"name": name, "root": str(root.resolve()), "env": _environment()}
     with daemon() as link:
         try:
-            told = link.call("mcp-test", **server)
+            reply = link.call("mcp-test", **server)
         except NotFound as error:
             raise NotFound(error.message, hint=f"{error.hint}{_unread(name, error.hint)}") from None
         if as_json:
-            print_json({"tools": [], "refused": [], "resources": [], "prompts": []} | told)
-        elif told["ok"]:
+            print_json({"tools": [], "refused": [], "resources": [], "prompts": []} | reply)
+        elif reply["ok"]:
             print_page(link.call("report", name="server", arguments=server))
         else:
-            note(told["error"])
-    return ExitCode.DONE if told["ok"] else ExitCode.FAILED
+            note(reply["error"])
+    return ExitCode.DONE if reply["ok"] else ExitCode.FAILED
 
 
 @mcp.command("trust")
@@ -291,10 +291,10 @@ def _own_tables(config: Path) -> dict[str, Any]:
     return _tables_in(read_config_file(config).text)
 
 
-def _unread(name: str, told: str) -> str:
+def _unread(name: str, error: str) -> str:
     """Return a remark if ``config.toml`` has the server but the daemon has not read it, else ""."""
     config = config_file(os.environ)
-    return f". {config} has {name}{DAEMON_NOTE}" if name in _own_tables(config) and name not in told else ""
+    return f". {config} has {name}{DAEMON_NOTE}" if name in _own_tables(config) and name not in error else ""
 
 
 def _project_tables(file: Path) -> dict[str, Any]:
@@ -345,10 +345,10 @@ def hooks(root: Path, trust: bool, as_json: bool) -> None:
     with daemon(human=True) as link:
         if trust:
             _trust_page(link, "hooks", quiet=as_json, root=place)
-        told = link.call("hooks", root=place)
-    rows = told["hooks"]
+        reply = link.call("hooks", root=place)
+    rows = reply["hooks"]
     if as_json:
-        print_json(told)
+        print_json(reply)
         return
     print_table(
         ("event", "command", "tools", "seconds", "source"),
@@ -366,10 +366,10 @@ def hooks(root: Path, trust: bool, as_json: bool) -> None:
     for row in rows:
         if row["problem"]:
             note(f"{row['source']}: the hook cannot be used: {row['problem']}")
-    if not rows and not told["error"]:
+    if not rows and not reply["error"]:
         note("No hooks are configured here, neither in config.toml nor in .pyagentd/hooks.toml")
-    if told["error"]:
-        note(f"the project's hooks cannot be used: {told['error']}")
+    if reply["error"]:
+        note(f"the project's hooks cannot be used: {reply['error']}")
     elif any(not row["trusted"] for row in rows):
         note("the project's hooks wait for your word: read them, then pyagentd hooks --trust")
 
@@ -395,9 +395,9 @@ def trust(session: str, as_json: bool) -> None:
     Until then, and after it changes, its profile, its grants and its settings for confinement are ignored.
     """
     with session_link(session, human=True) as (link, branch):
-        told = _trust_page(link, "trust", quiet=as_json, branch=branch)
+        reply = _trust_page(link, "trust", quiet=as_json, branch=branch)
         if as_json:
-            print_json(told or link.call("trust-session", branch=branch))
+            print_json(reply or link.call("trust-session", branch=branch))
 
 
 @click.command()
@@ -446,8 +446,8 @@ def presets(root: Path, trust: bool, as_json: bool) -> None:
         answer = link.call("presets", root=place)
     found = [{**row, "trusted": True} for row in answer["presets"]]
     waiting = [{**row, "trusted": False} for row in answer["untrusted"]]
-    told = [*found, *waiting]
-    print_list(told, ("preset", "mode", "description", "source"), _lines(told), as_json=as_json)
+    rows = [*found, *waiting]
+    print_list(rows, ("preset", "mode", "description", "source"), _lines(rows), as_json=as_json)
     if not as_json and (good := sum(not row.get("error") for row in waiting)):
         wait = "preset waits" if good == 1 else "presets wait"
         note(f"{good} of the project's {wait} for your word: read, then pyagentd presets --trust")

@@ -34,21 +34,21 @@ def print_report(by: str, days: int, *, as_json: bool) -> None:
         if sys.stdout.isatty() and not as_json:
             print_view(link.call("view", name="usage", arguments={"by": by, "days": days}))
             return
-        told = link.call("usage-report", by=by, days=days)
+        report = link.call("usage-report", by=by, days=days)
     if as_json:
-        print_json(told)
+        print_json(report)
         return
-    lines = [(str(line.get("title") or line.get("session_id") or line["key"]), line) for line in told["lines"]]
-    if rest := told["rest"]:
+    lines = [(str(line.get("title") or line.get("session_id") or line["key"]), line) for line in report["lines"]]
+    if rest := report["rest"]:
         lines.append((f"{rest['number']} others", rest))
     head = (by, "requests", *(bucket.replace("_", " ") for bucket in BUCKETS), "cost")
     rows = [
         (name, str(line["requests"]), *(str(line["tokens"][bucket]) for bucket in BUCKETS), price(line))
-        for name, line in [*lines, ("together", told["together"])]
+        for name, line in [*lines, ("together", report["together"])]
     ]
     print_table(head, rows)
-    if told["problem"] or told["indexing"]:
-        note(told["problem"] or "not all sessions are counted yet: they are still being read")
+    if report["problem"] or report["indexing"]:
+        note(report["problem"] or "not all sessions are counted yet: they are still being read")
 
 
 def print_charts(session: str | None, by: str, days: int) -> None:
@@ -114,16 +114,16 @@ def usage(context: click.Context, session: str | None, by: str, days: int, chart
         print_report(by, days, as_json=as_json)
         return
     with session_link(session) as (link, branch):
-        told = link.call("usage", branch=branch)
+        reply = link.call("usage", branch=branch)
     if as_json:
-        print_json(told)
+        print_json(reply)
         return
-    print_table(_HEAD, _lines(told))
-    click.echo(_meter(told["context"]))
+    print_table(_HEAD, _lines(reply))
+    click.echo(_meter(reply["context"]))
 
 
-def _lines(told: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
-    for message in told["messages"]:
+def _lines(reply: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+    for message in reply["messages"]:
         what = "compaction" if message["compaction"] else "answer"
         hidden = " (hidden)" if message["hidden"] else ""
         yield _line(
@@ -132,12 +132,12 @@ def _lines(told: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
             message["model"],
             str(message["steps"]),
         )
-    for agent in told["agents"]:
+    for agent in reply["agents"]:
         yield _line(f"agent {agent['id']}", agent)
-    if told["agents"]:
-        yield _line("without agents", told["own"])
-        yield _line("agents", told["agents_total"])
-    yield _line("all together", told["together"])
+    if reply["agents"]:
+        yield _line("without agents", reply["own"])
+        yield _line("agents", reply["agents_total"])
+    yield _line("all together", reply["together"])
 
 
 def _line(what: str, spent: Mapping[str, Any], model: str = "", requests: str = "") -> tuple[str, ...]:
@@ -166,11 +166,11 @@ def show_trace(link: DaemonClient, branch: str, *, step: int | None, request: bo
         page = link.call("report", name="inspect", arguments={"branch": branch})
         print_page(page if step is None else {"lines": _step_lines(page["lines"], step)})
         return
-    told = json.loads(json_text(link.call("trace", branch=branch)))
+    trace = json.loads(json_text(link.call("trace", branch=branch)))
     if step is None:
-        print_json(told)
+        print_json(trace)
         return
-    steps = ((run, each) for run in told["runs"] for each in run["steps"] if each["number"] == step)
+    steps = ((run, each) for run in trace["runs"] for each in run["steps"] if each["number"] == step)
     run, found = next(steps, (None, None))
     if run is None or found is None:
         raise _no_step(step)

@@ -121,12 +121,12 @@ def _agent_tool(
     name: str,
     schema: Callable[[Sequence[str]], Mapping[str, Any]],
     wanted: Callable[[Args, str], Assignment],
-    told: Callable[[Outcome], Output],
+    output_of: Callable[[Outcome], Output],
 ) -> ToolSpec:
     """Return a tool that spawns agents, for one run of a branch that is ``depth`` agents below its root.
 
     ``schema`` makes the input schema from the names of the ``presets``, ``wanted`` reads a call's arguments and id,
-    ``told`` turns the agent's outcome into the call's result.
+    ``output_of`` turns the agent's outcome into the call's result.
     """
     listing = "\n".join(f"- {each}: {preset.description}" for each, preset in sorted(presets.items()))
 
@@ -134,7 +134,7 @@ def _agent_tool(
         assignment = wanted(args, ctx.call_id)
         try:
             if not assignment.background:
-                return told(await spawner.run_agent(assignment))
+                return output_of(await spawner.run_agent(assignment))
             ref, _ = await spawner.launch(assignment)
             started = {"session_id": ref.session_id, "state": "running", "result": _LATER}
             return Output(text=json.dumps(started), brief="→ in the background")
@@ -331,8 +331,10 @@ def _task_schema(names: Sequence[str]) -> dict[str, Any]:
     )
 
 
-persistent_agent = partial(_agent_tool, name="PersistentAgent", schema=_schema, wanted=_assignment, told=result_of)
-task = partial(_agent_tool, name=NAME, schema=_task_schema, wanted=_task_assignment, told=as_output)
+persistent_agent = partial(
+    _agent_tool, name="PersistentAgent", schema=_schema, wanted=_assignment, output_of=result_of
+)
+task = partial(_agent_tool, name=NAME, schema=_task_schema, wanted=_task_assignment, output_of=as_output)
 
 
 # The outcome of an agent's run, read from its log: what its parent gets.

@@ -445,8 +445,8 @@ class Compactor:
                 "strategy": summary.strategy if summary.strategy != "one-shot" else "",
             },
         )
-        told = {"provider_id": settings.provider or None, "model_id": model}
-        self._record(data, model=told, usage=asdict(summary.usage))
+        model_row = {"provider_id": settings.provider or None, "model_id": model}
+        self._record(data, model=model_row, usage=asdict(summary.usage))
         try:  # the next run begins with the current workplace
             await system_prompt.renew_workplace(self._kernel, branch)
         except (OSError, StoreError) as error:

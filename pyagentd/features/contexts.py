@@ -313,7 +313,7 @@ class Contexts(Feature):
         """
         if not hidden.is_visible(branch.conversation):
             return False
-        told = {}
+        details = {}
         with contextlib.suppress(BadRequest):  # without a conversation nothing is saved
             live = await self._current_conversation(branch)
             rows, messages = await self.history(branch.ref), contexts.canonical(live.messages)
@@ -324,9 +324,9 @@ class Contexts(Feature):
 
             row = await asyncio.to_thread(lambda: next(filter(is_same, rows), None))
             row = row or await self._write(branch, live, first_words(live.messages), trigger)
-            told = {"notice": _put_away(row, when)}
+            details = {"notice": _put_away(row, when)}
         async with branch.starting:
-            await self._history.clear_held(branch, **told)
+            await self._history.clear_held(branch, **details)
         return True
 
     # -- idle timers of named agents -----------------------------------------------------------------------------

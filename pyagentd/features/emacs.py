@@ -100,12 +100,12 @@ def offered_tool(definition: object) -> OfferedTool:
     Raises:
         BadRequest: It is invalid; the message says why.
     """
-    told = read(definition, Mapping[str, Any], Source.at("the definition of a tool", BadRequest))
-    place = f"the tool {told.get('name')}"
-    offer = read(told, _Offer, Source(place=lambda path: place, error=BadRequest, lenient=True))
-    args: Sequence[Mapping[str, Any]] = told.get("args") or ()
+    values = read(definition, Mapping[str, Any], Source.at("the definition of a tool", BadRequest))
+    place = f"the tool {values.get('name')}"
+    offer = read(values, _Offer, Source(place=lambda path: place, error=BadRequest, lenient=True))
+    args: Sequence[Mapping[str, Any]] = values.get("args") or ()
     commands = [str(arg["name"]) for arg in args if arg.get("command")]
-    confirm = told.get("confirm")
+    confirm = values.get("confirm")
     return OfferedTool(
         name=offer.name,
         description=offer.description,
@@ -117,9 +117,9 @@ def offered_tool(definition: object) -> OfferedTool:
             "required": [str(arg["name"]) for arg in args if not arg.get("optional")],
             "additionalProperties": False,
         },
-        category=str(told.get("category") or "misc"),
+        category=str(values.get("category") or "misc"),
         confirms=cast(Confirms, confirm) if confirm in ("always", "function") else "ask" if confirm else "never",
-        timeout_s=_seconds(told.get("timeout")),
+        timeout_s=_seconds(values.get("timeout")),
         paths={str(arg["name"]): "write" if arg["path"] == "write" else "read" for arg in args if arg.get("path")},
         command=commands[0] if commands else "",
     )
@@ -192,8 +192,8 @@ class EmacsClients(Feature):
             branch.note_metadata(**{_TOOLS: [asdict(offered[name]) for name in chosen.values()]})
         allowed = set(permitted([action_name(name) for name in chosen.values()]))
         return {
-            told: emacs_tool(self, branch, known[name], name=told)
-            for told, name in chosen.items()
+            name_for_model: emacs_tool(self, branch, known[name], name=name_for_model)
+            for name_for_model, name in chosen.items()
             if action_name(name) in allowed
         }
 
@@ -272,11 +272,11 @@ class EmacsClients(Feature):
             BadRequest: It is not a JSON object.
         """
         self._silent.discard(client)
-        told = object_in(text, "The answer")
+        reply = object_in(text, "The answer")
         asked, waiting = self._open.get(number, (None, None))
         if waiting is None or asked is not client or waiting.done():
             return False
-        waiting.set_result(told)
+        waiting.set_result(reply)
         return True
 
 

@@ -234,8 +234,8 @@ class Hooks(Feature):
         hooks = self._of(branch, options, run_id)
         if not hooks.is_any("message.user"):
             return text
-        told = {"agent": None, "model": None, "interactive": True, "metadata": dict[str, Any]()}
-        facts: dict[str, Any] = {"text": text[:MOST_TEXT], **told}
+        defaults = {"agent": None, "model": None, "interactive": True, "metadata": dict[str, Any]()}
+        facts: dict[str, Any] = {"text": text[:MOST_TEXT], **defaults}
         async for word in hooks.words_about_message(facts):
             if (changed := word.changes.get("text", "")).strip():
                 text = facts["text"] = changed

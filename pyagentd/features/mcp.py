@@ -324,9 +324,9 @@ class Servers(Feature):
     def _on_tools_changed(self, connection: Connection, new: Sequence[str], gone: Sequence[str]) -> None:
         """Notify the sessions of a server that its tools changed."""
         parts = [f"new: {_some(new)}" if new else "", f"gone: {_some(gone)}" if gone else ""]
-        told = "; ".join(filter(None, parts)) or "other descriptions"
+        changes = "; ".join(filter(None, parts)) or "other descriptions"
         text, now = (
-            f"The MCP server {connection.name} offers other tools from the next message on ({told})",
+            f"The MCP server {connection.name} offers other tools from the next message on ({changes})",
             self._now(),
         )
         for key in self._users.get(connection.launch, ()):
@@ -401,8 +401,8 @@ class Servers(Feature):
         return found
 
     def _goes_without(self, key: str, server: Server) -> None:
-        told = f"The MCP server {server.name} is unavailable: {server.connection.problem}"
-        self.say(key, str(ToolError(told, hint="Answers go without it (pyagentd mcp test)")))
+        message = f"The MCP server {server.name} is unavailable: {server.connection.problem}"
+        self.say(key, str(ToolError(message, hint="Answers go without it (pyagentd mcp test)")))
 
 
 def _launch_key(server: ServerSettings) -> tuple[object, ...]:

@@ -413,8 +413,8 @@ def _turn(number: int, step: Sequence[Part], below: Mapping[str, str]) -> Report
 def _call(part: Part, below: Mapping[str, str]) -> Report:
     call_id = str(part.data["toolCallId"])
     name = part.type.removeprefix("tool-")
-    told = {"id": call_id, "name": name, "input": part.data["input"], "branch": below.get(call_id)}
-    return told | _outcome(part)
+    report = {"id": call_id, "name": name, "input": part.data["input"], "branch": below.get(call_id)}
+    return report | _outcome(part)
 
 
 def _outcome(part: Part) -> Report:

@@ -689,24 +689,24 @@ class MissionRun(Run):
             self._move(RunPhase.TOOL, tools=[PROGRAM], turn=request["turn"])
         usage = stop.usage
         read = usage.input + usage.cache_read + usage.cache_write
-        told: Answer = {
+        answer: Answer = {
             "content": self._replayed.text,
             "tokens": {"input": read, "output": usage.output + usage.reasoning},
         }
         prices = self._facts_of(self._settings.model, self._settings.provider).prices
-        return told if prices is None else {**told, "cost_usd": prices.of(usage)}
+        return answer if prices is None else {**answer, "cost_usd": prices.of(usage)}
 
     def _request(self) -> ModelRequest:
         assert self._sending is not None, "a mission's requests are the loop's"
         return self._sending
 
-    def _take(self, item: RetryNotice | SentAgain | PartStarted | PartDelta | PartFinished) -> None:
+    def _handle_item(self, item: RetryNotice | SentAgain | PartStarted | PartDelta | PartFinished) -> None:
         if isinstance(item, RetryNotice | SentAgain):
-            super()._take(item)
+            super()._handle_item(item)
             return
         kept = self._replayed.take(item)
         if kept is not None:
-            super()._take(kept)
+            super()._handle_item(kept)
         elif self.state is RunPhase.WAIT:
             self._move(RunPhase.TYPE)
 
@@ -714,10 +714,10 @@ class MissionRun(Run):
         """Record the program and the text around it before the program runs."""
         response = parse_(self._replayed.text)
         for item in self._replayed.words(response.reasoning):
-            super()._take(item)
+            super()._handle_item(item)
         if response.program is not None:
             self._program = ToolCall(id=new_id("call"), name=PROGRAM, input={"program": response.program})
-            super()._take(PartFinished(self._replayed.index(), self._program))
+            super()._handle_item(PartFinished(self._replayed.index(), self._program))
         super()._finish_step(stop)
 
     # -- the programs --------------------------------------------------------------------------------------------

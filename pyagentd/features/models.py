@@ -106,9 +106,9 @@ def models_hint(name: str, found: Mapping[str, Provider]) -> str:
     """Return a hint that lists the available models, a name similar to ``name`` first."""
     listed = sorted({each for known in found.values() if known.valid for each in known.models})
     near = did_you_mean(name, listed)
-    told = f"Available: {'; '.join(_of_each(found)) or 'none'}."
+    available = f"Available: {'; '.join(_of_each(found)) or 'none'}."
     without = [f"{each} cannot be used: {known.trouble}." for each, known in found.items() if not known.valid]
-    return " ".join(filter(None, (near, told, *without)))
+    return " ".join(filter(None, (near, available, *without)))
 
 
 def _of_each(found: Mapping[str, Provider]) -> Iterator[str]:

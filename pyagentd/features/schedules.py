@@ -418,8 +418,8 @@ def _message_of(branch: LiveBranch, trigger: Trigger) -> str | None:
     """Return the id of the message that was already made from a delivery, or None."""
     recorded = (branch.conversation.messages, branch.conversation.queued)
     for message in (message for known in recorded for message in reversed(known.values())):
-        told = message.metadata.get("trigger") or {}
-        if (told.get("source"), told.get("delivery_id")) == (trigger.source, trigger.delivery_id):
+        origin = message.metadata.get("trigger") or {}
+        if (origin.get("source"), origin.get("delivery_id")) == (trigger.source, trigger.delivery_id):
             return message.id
     return None
 

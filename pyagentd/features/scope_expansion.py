@@ -214,8 +214,10 @@ async def _request(kernel: "Kernel", ref: BranchRef, authority: Authority, args:
     match answer.decision:
         case "deny":
             why = {"reason": answer.reason} if answer.reason else {}
-            told = _told_model(success=False, user_denied=True, message="User denied scope expansion request.", **why)
-            raise Denied(told.text, "user")
+            reply = _told_model(
+                success=False, user_denied=True, message="User denied scope expansion request.", **why
+            )
+            raise Denied(reply.text, "user")
         case "always":
             added = await asyncio.to_thread(_add, kernel, ref, widening)
             message = f"Scope expanded. Added {len(added)} pattern(s) to {tool}"

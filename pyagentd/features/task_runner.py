@@ -137,16 +137,16 @@ def _run(spec: dict[str, Any], wakeup: int) -> tuple[int, str]:
                 reason = "killed" if _STOP else "timeout"
                 break
             for key, _ in selector.select(left):
-                _take(key.fd, None if key.fd == wakeup else output, selector)
+                _read_chunk(key.fd, None if key.fd == wakeup else output, selector)
         status = command.stop(spec["grace_s"] if reason else 0)
         until = time.monotonic() + _REST_S
         while read in selector.get_map() and time.monotonic() < until:
             for key, _ in selector.select(until - time.monotonic()):
-                _take(key.fd, None if key.fd == wakeup else output, selector)
+                _read_chunk(key.fd, None if key.fd == wakeup else output, selector)
     return (128 - status if status < 0 else status), reason
 
 
-def _take(descriptor: int, output: _Output | None, selector: selectors.BaseSelector) -> None:
+def _read_chunk(descriptor: int, output: _Output | None, selector: selectors.BaseSelector) -> None:
     try:
         data = os.read(descriptor, _CHUNK)
     except BlockingIOError:

@@ -96,8 +96,8 @@ def is_runner(pid: int, pid_started: int, output: Path) -> bool:
 def ending_of(output: Path) -> CommandEnd:
     """Return the end of the command with this ``output``, as its runner recorded it."""
     try:
-        told = json.loads(regularfile.read_text(ending_file(output)))
-        return CommandEnd(int(told["exit_code"]), str(told["reason"]), float(told["ended_at"]))
+        ending = json.loads(regularfile.read_text(ending_file(output)))
+        return CommandEnd(int(ending["exit_code"]), str(ending["reason"]), float(ending["ended_at"]))
     except (OSError, ValueError, KeyError, TypeError):
         return CommandEnd(exit_code=None)
 
@@ -180,7 +180,7 @@ def start(command: BackgroundCommand, directory: Path) -> tuple[subprocess.Popen
     descriptor, output = invoke.create(directory, "task")
     os.close(descriptor)
     try:
-        told = {
+        spec = {
             "argv": list(enclosure.argv),
             "leader": enclosure.leader,
             "files": list(enclosure.files),
@@ -201,7 +201,7 @@ def start(command: BackgroundCommand, directory: Path) -> tuple[subprocess.Popen
             pass_fds=enclosure.files,
         )
         assert process.stdin is not None
-        process.stdin.write(json.dumps(told).encode() + b"\n")
+        process.stdin.write(json.dumps(spec).encode() + b"\n")
         process.stdin.flush()
     except BaseException:
         output.unlink(missing_ok=True)
@@ -594,8 +594,8 @@ class Tasks(Feature):
             self._publish(running.task, text)
 
     def _publish(self, task: Task, output: str | None = None) -> None:
-        told: dict[str, Any] = {**task_record(task), "agent": task.agent_name, "output": output}
-        self.kernel.publish(Event("task", str(self.directory(task)), 0, (told,)))
+        record: dict[str, Any] = {**task_record(task), "agent": task.agent_name, "output": output}
+        self.kernel.publish(Event("task", str(self.directory(task)), 0, (record,)))
 
 
 def _no_task(agent_name: str, id: str) -> NotFound:

@@ -118,8 +118,8 @@ class Telemetry(Feature):
     def prometheus(self) -> str:
         """Return all metrics in Prometheus' text format."""
         lines: list[str] = []
-        for name, told in _COUNTERS.items():
-            lines += _series(f"{_plain(name)}_total", "counter", told, self.counted(name))
+        for name, help in _COUNTERS.items():
+            lines += _series(f"{_plain(name)}_total", "counter", help, self.counted(name))
         for name, value in self.gauges().items():
             lines += _series(_plain(name), "gauge", _GAUGES[name], [({}, value)])
         return "".join(f"{line}\n" for line in lines)
@@ -150,8 +150,8 @@ def _plain(name: str) -> str:
     return name.replace(".", "_")
 
 
-def _series(name: str, kind: str, told: str, values: Iterable[tuple[Mapping[str, str], float]]) -> Iterator[str]:
-    yield f"# HELP {name} {told}"
+def _series(name: str, kind: str, help: str, values: Iterable[tuple[Mapping[str, str], float]]) -> Iterator[str]:
+    yield f"# HELP {name} {help}"
     yield f"# TYPE {name} {kind}"
     for labels, value in values:
         shown = ",".join(f"{key}={json.dumps(text, ensure_ascii=False)}" for key, text in labels.items())
@@ -297,10 +297,10 @@ class _Spans:
         def gauge(name: str, options: CallbackOptions) -> Iterator[Observation]:
             yield Observation(telemetry.gauges()[name])
 
-        for name, told in _COUNTERS.items():
-            meter.create_observable_counter(name, [partial(observe, name)], description=told)
-        for name, told in _GAUGES.items():
-            meter.create_observable_gauge(name, [partial(gauge, name)], description=told)
+        for name, description in _COUNTERS.items():
+            meter.create_observable_counter(name, [partial(observe, name)], description=description)
+        for name, description in _GAUGES.items():
+            meter.create_observable_gauge(name, [partial(gauge, name)], description=description)
         self._runs: dict[str, Span] = {}  # by the branch's key
         self._sessions: dict[str, tuple[Span, set[str]]] = {}  # by the top branch's key; and which branches run
         correlate(self._ids)
@@ -432,8 +432,8 @@ class _Spans:
 
     def set_error(self, span: "Span", code: str, message: str) -> None:
         span.set_attribute("error.type", code or "error")
-        told = self._redact_text("error.message", message) if self._table.capture_content and message else None
-        span.set_status(self._api.StatusCode.ERROR, told)
+        description = self._redact_text("error.message", message) if self._table.capture_content and message else None
+        span.set_status(self._api.StatusCode.ERROR, description)
 
     def text(self, span: "Span", name: str, content: Callable[[], Any]) -> None:
         """Set a text as an attribute, if ``capture_content`` is on."""
@@ -441,8 +441,8 @@ class _Spans:
             return
         made = content()
         text = made if isinstance(made, str) else json.dumps(made, ensure_ascii=False, default=str)
-        if (told := self._redact_text(name, text)) is not None:
-            span.set_attribute(name, told)
+        if (redacted := self._redact_text(name, text)) is not None:
+            span.set_attribute(name, redacted)
 
     def _redact_text(self, name: str, text: str) -> str | None:
         """Return a text with secrets masked and redacted; None if the redaction fails."""
@@ -450,11 +450,11 @@ class _Spans:
         if self._redact is None:
             return text
         try:
-            told = self._redact(name, text)
+            redacted = self._redact(name, text)
         except Exception:  # the user's own code; after an error nothing is sent
             log.exception("telemetry: redaction by %s failed for %s", self._table.redact, name)
             return None
-        return told if isinstance(told, str) else None
+        return redacted if isinstance(redacted, str) else None
 
     def _ids(self) -> Mapping[str, str]:
         """Return trace and span id for a log line."""
@@ -483,12 +483,12 @@ def _import_function(name: str) -> Callable[[str, str], object]:
 
 def _messages(messages: Iterable[Message], finish: Sequence[str] = ()) -> list[dict[str, Any]]:
     """Return messages in the form of OpenTelemetry's conventions."""
-    told: list[dict[str, Any]] = [
+    entries: list[dict[str, Any]] = [
         {"role": each.role, "parts": [_part(part) for part in each.parts]} for each in messages
     ]
-    for each, reason in zip(told, finish, strict=False):
+    for each, reason in zip(entries, finish, strict=False):
         each["finish_reason"] = reason
-    return told
+    return entries
 
 
 def _part(part: object) -> dict[str, Any]:

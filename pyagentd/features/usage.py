@@ -55,20 +55,20 @@ class Meters(Feature):
         if branch.meter is not None:  # it was kept in memory; agents below it may have spent more
             branch.meter.looked = False
             return
-        above, told = [ref.key for ref in paths.ancestors_of(branch.ref)], Expense()
+        above, reported = [ref.key for ref in paths.ancestors_of(branch.ref)], Expense()
 
         def publish() -> None:
             if branch.sinks:
                 branch.publish(Event("context", branch.key, 0, (meter.to_wire(),)))
             else:
                 branch.noticed()
-            nonlocal told
-            if above and meter.own is not told:
-                told = meter.own
+            nonlocal reported
+            if above and meter.own is not reported:
+                reported = meter.own
                 for key in above:
                     parent = kernel.opened(key)
                     if parent is not None and parent.meter is not None:
-                        parent.meter.note(branch.key, told)
+                        parent.meter.note(branch.key, reported)
 
         def served() -> ProviderModel:
             try:

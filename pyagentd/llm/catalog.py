@@ -159,14 +159,14 @@ def family(model: str) -> str:
 
 def words(facts: Mapping[str, Any]) -> str:
     """Return the facts that ``ModelFacts.to_wire`` returned as a phrase for users; "" if there are none."""
-    told = (
+    parts = (
         [f"{short_tokens(facts['context_window']).replace('.0M', 'M')} context"]
         if facts.get("context_window")
         else []
     )
     if facts.get("input_usd") is not None:
-        told.append(f"${facts['input_usd']:g} in, ${facts['output_usd']:g} out")
-    return ", ".join([*told, *(facts.get("abilities") or ())])
+        parts.append(f"${facts['input_usd']:g} in, ${facts['output_usd']:g} out")
+    return ", ".join([*parts, *(facts.get("abilities") or ())])
 
 
 def provider_lines(providers: Sequence[Mapping[str, Any]]) -> str:

@@ -452,8 +452,8 @@ def refusal(refused: HttpRefusal, now: datetime) -> ProviderError:
     if _RETRY_HEADER.get(headers.get("x-should-retry", ""), transient):
         hint = _MENDS[status] if status == HTTPStatus.TOO_MANY_REQUESTS else _OVERLOADED
         wait = retry_after(headers, now)
-        if wait is None and (told := _RETRY_DELAY.search(json.dumps(refused.body, default=str))):
-            wait = float(told[1])
+        if wait is None and (delay := _RETRY_DELAY.search(json.dumps(refused.body, default=str))):
+            wait = float(delay[1])
         return TransientProviderError(text, retry_after=wait, hint=hint)
     if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE or (status in _REFUSED and _TOO_LONG.search(text)):
         return ContextOverflow(text)

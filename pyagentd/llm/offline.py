@@ -151,8 +151,8 @@ def _value(tokens: Iterator[str], name: str, item: str) -> str:
         case "string" | "keyword" if item:
             return f"({':path' if _NAMES.search(name) else ':text'} {item})"
         case "string" | "keyword":
-            told = f'(str (count found) " found by {SENTENCE}")'
-            return f"(if (= 1 (count found)) (:text (first found)) {told})"
+            summary = f'(str (count found) " found by {SENTENCE}")'
+            return f"(if (= 1 (count found)) (:text (first found)) {summary})"
         case "map" if not item:
             return "{:found found}"
     return item or "found"
@@ -314,10 +314,10 @@ def _exploring_program(parts: Mapping[str, str], prompt: str) -> str:
 
 def _agent(prompt: str) -> str:
     """Return the program that spawns an agent to look."""
-    told = f"Find and read {targets_of(prompt)}, and report the names and the number of lines."
+    errand = f"Find and read {targets_of(prompt)}, and report the names and the number of lines."
     return (
         '(let [text (call "PersistentAgent" {:preset "explorer" :description "look at it"\n'
-        f"                                     :prompt {json.dumps(told)}}})]\n"
+        f"                                     :prompt {json.dumps(errand)}}})]\n"
         '  {:found [{:path "" :text text :lines (count (split-lines text))}]})'
     )
 

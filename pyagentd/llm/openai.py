@@ -380,8 +380,8 @@ class OpenAIBackend(HttpBackend[Quirk]):
 
     def system(self, request: ModelRequest, quirks: Set[Quirk]) -> list[Json]:
         """Return the system prompt, as a message before the conversation."""
-        told = describe_tools(request.tools) if request.tools and "tools" in quirks else ""
-        system = "\n\n".join(filter(None, (request.system.strip(), told)))
+        tools = describe_tools(request.tools) if request.tools and "tools" in quirks else ""
+        system = "\n\n".join(filter(None, (request.system.strip(), tools)))
         return [{"role": "system", "content": system}] if system else []
 
     def writer(self, quirks: Set[Quirk]) -> BodyWriter:

@@ -71,8 +71,8 @@ class Row:
 
 def version(mission: Mission[Any]) -> str:
     """Return a hash of a mission: prompt, options, names of functions."""
-    told = json.dumps([mission.prompt, dict(mission.options)], sort_keys=True, default=_describe)
-    return hashlib.sha256(told.encode()).hexdigest()[:12]
+    identity = json.dumps([mission.prompt, dict(mission.options)], sort_keys=True, default=_describe)
+    return hashlib.sha256(identity.encode()).hexdigest()[:12]
 
 
 def _describe(value: object) -> object:
@@ -113,8 +113,8 @@ def import_tool(name: str) -> Callable[..., Any]:
         return getattr(importlib.import_module(module), function)  # type: ignore[no-any-return]
     except (ImportError, AttributeError, ValueError) as error:
         hint = "Write MODULE:FUNCTION; the module must be importable where the mission runs (PYTHONPATH)"
-        told = f"The tool {name} cannot be loaded: {error}" if colon else f"{name} is not a tool"
-        raise UserError(told, hint=hint) from error
+        message = f"The tool {name} cannot be loaded: {error}" if colon else f"{name} is not a tool"
+        raise UserError(message, hint=hint) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -346,8 +346,8 @@ class AskBoard:
                 ask.future.set_result(answer)
         self.note_settled(ask_id, answer)
         for branch in ask.branches:
-            told = {"id": ask.id, "decision": answer.decision, "by": answer.by or None}
-            self._publish(Event("answered", branch, 0, (told,)))
+            details = {"id": ask.id, "decision": answer.decision, "by": answer.by or None}
+            self._publish(Event("answered", branch, 0, (details,)))
         return first
 
     def note_settled(self, ask_id: str, answer: Answer) -> None:

@@ -60,7 +60,7 @@ class Questions:
             fields: Fields of the ``ask`` row; missing ones get a default.
             shown: Called when the question is shown.
         """
-        known = self._take(run_id, fields)
+        known = self._pop_left(run_id, fields)
         if known is not None and known["decision"] is not None:
             return Answer(
                 decision=known["decision"],
@@ -132,7 +132,7 @@ class Questions:
         """Load the questions that a resumed run had asked before."""
         self._left[run_id] = {row["id"]: row for row in rows}
 
-    def _take(self, run_id: str, fields: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    def _pop_left(self, run_id: str, fields: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """Remove and return the row of a question that was asked before; None if it is new.
 
         An unanswered question is recognised by its call, an answered one only if its action is the same too.

@@ -201,8 +201,8 @@ def events_of_rows(rows: Iterable[Row], key: str, *, over: bool) -> Iterator[tup
         events += (Event("insert", key, insert.seq, (insert.text, insert.role)) for insert in renderer.feed(row))
         match row.type, row.data:
             case "run", {"state": "started"}:
-                told = {"id": row.data["id"], "phase": "started", "message_id": row.data["message_id"]}
-                events.append(Event("run", key, row.seq, (told,)))
+                details = {"id": row.data["id"], "phase": "started", "message_id": row.data["message_id"]}
+                events.append(Event("run", key, row.seq, (details,)))
             case "run", {"state": "finished"}:
                 end = (row.seq, row.data)
             case "run", {"state": "told" | "kept", "id": id} if end is not None and end[1]["id"] == id:
@@ -211,8 +211,8 @@ def events_of_rows(rows: Iterable[Row], key: str, *, over: bool) -> Iterator[tup
             case "ask", {"decision": None}:
                 events.append(Event("ask", key, row.seq, ({**row.data, **client_fields(row.data)},)))
             case "ask", {"id": id, "decision": decision}:
-                told = {"id": id, "decision": decision, "by": row.data.get("decided_by") or None}
-                events.append(Event("answered", key, 0, (told,)))
+                details = {"id": id, "decision": decision, "by": row.data.get("decided_by") or None}
+                events.append(Event("answered", key, 0, (details,)))
         yield row.seq, _number_events(events)
     if over and end is not None:
         yield end[0], [_end_event(key, *end)]
@@ -234,8 +234,8 @@ def _number_events(events: list[Event]) -> list[Event]:
 
 def _end_event(key: str, seq: int, run: Mapping[str, Any]) -> Event:
     message = (run.get("error") or {}).get("message") or run.get("message") or ""
-    told = {"id": run["id"], "phase": "finished", "reason": run["reason"], "message": message}
-    return Event("run", key, seq, (told,))
+    details = {"id": run["id"], "phase": "finished", "reason": run["reason"], "message": message}
+    return Event("run", key, seq, (details,))
 
 
 def _size(event: Event) -> int:

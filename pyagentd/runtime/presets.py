@@ -123,7 +123,7 @@ def docs_section(directory: Path) -> str:
 
     Documents are sorted by name, each below a heading with its name. Those that do not fit are listed as left out.
     """
-    told, left_out, room = [], [], MOST_SHOWN
+    sections, left_out, room = [], [], MOST_SHOWN
     for name in sorted(_found(directory)):
         try:
             text: str | None = files.read_bytes(f"{_jail(directory)}/{name}").decode()
@@ -135,11 +135,11 @@ def docs_section(directory: Path) -> str:
             left_out.append(f"{DOCS_DIR}/{name} has {len(text)} characters, for which there is no room")
         else:
             room -= len(text)
-            told.append(f"# {DOCS_DIR}/{name}\n\n{_TAG.sub('&lt;', text).strip()}")
-    if not told and not left_out:
+            sections.append(f"# {DOCS_DIR}/{name}\n\n{_TAG.sub('&lt;', text).strip()}")
+    if not sections and not left_out:
         return ""
     notes = [f"[Left out: {each}]" for each in left_out]
-    return "\n\n".join(("<agent_docs>", *told, *notes, "</agent_docs>"))
+    return "\n\n".join(("<agent_docs>", *sections, *notes, "</agent_docs>"))
 
 
 def doc_name(directory: Path, path: str) -> str:

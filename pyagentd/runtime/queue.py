@@ -156,8 +156,8 @@ class Waitlist:
             metadata["payload"] = given.payload
         if given.steer:
             metadata["steer"] = True
-        told = {"session_id": self._session_id, "metadata": metadata, "now_ms": now, "id": given.id}
-        rows = rows_of_message([{"type": "text", "text": text}], role="user", **told)
+        fields = {"session_id": self._session_id, "metadata": metadata, "now_ms": now, "id": given.id}
+        rows = rows_of_message([{"type": "text", "text": text}], role="user", **fields)
         with self._recorder.together():
             for kind, data in rows:
                 self._recorder.record(kind, data)

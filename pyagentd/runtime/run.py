@@ -739,8 +739,8 @@ class ToolOffer:
         async def run(args: Args, ctx: ToolContext) -> Output:
             matches = best_matching_tools(args["query"], self._searched)
             self._found |= dict.fromkeys(matches)
-            told = [{"id": name, "description": self._searched[name].description[:_OFFER_SHOWN]} for name in matches]
-            return Output(text=json.dumps({"matches": told}, ensure_ascii=False))
+            found = [{"id": name, "description": self._searched[name].description[:_OFFER_SHOWN]} for name in matches]
+            return Output(text=json.dumps({"matches": found}, ensure_ascii=False))
 
         return ToolSpec(
             name=NAME,
@@ -755,8 +755,8 @@ class ToolOffer:
 
 
 @lru_cache(maxsize=64)
-def _schemas(told: bytes) -> tuple[ToolSchema, ...]:
-    return tuple(ToolSchema(**each) for each in json.loads(told))
+def _schemas(data: bytes) -> tuple[ToolSchema, ...]:
+    return tuple(ToolSchema(**each) for each in json.loads(data))
 
 
 def best_matching_tools(query: str, tools: Mapping[str, ToolSpec]) -> list[str]:
@@ -766,10 +766,10 @@ def best_matching_tools(query: str, tools: Mapping[str, ToolSpec]) -> list[str]:
     """
     wanted = _words(query)
     texts = {name: (_words(name), _words(spec.description)) for name, spec in tools.items()}
-    common = Counter(word for name, told in texts.values() for word in name | told)
+    common = Counter(word for name, about in texts.values() for word in name | about)
     scores = {
-        name: sum((3.0 * (word in in_name) + (word in told)) / common[word] for word in wanted if common[word])
-        for name, (in_name, told) in texts.items()
+        name: sum((3.0 * (word in in_name) + (word in about)) / common[word] for word in wanted if common[word])
+        for name, (in_name, about) in texts.items()
     }
     ranked = sorted((name for name, score in scores.items() if score > 0), key=lambda name: (-scores[name], name))
     return ranked[:MOST_FOUND]
@@ -1044,7 +1044,7 @@ class Run:
                             stop = self._with_usage(item, request)
                             self._finish_step(stop)
                         else:
-                            self._take(item)
+                            self._handle_item(item)
         assert stop is not None, "a backend's stream ends with StepFinished or raises"
         return stop
 
@@ -1062,7 +1062,7 @@ class Run:
             self._move(RunPhase.TYPE)  # an empty answer is an answer
         self._answer.finish_step(stop.stop_reason, stop.usage, estimated=stop.estimated)
 
-    def _take(self, item: RetryNotice | SentAgain | PartStarted | PartDelta | PartFinished) -> None:
+    def _handle_item(self, item: RetryNotice | SentAgain | PartStarted | PartDelta | PartFinished) -> None:
         if isinstance(item, RetryNotice):
             self.retry_now = item.now
             facts = {"attempt": item.attempt, "max_attempts": item.max_attempts, "delay_s": item.delay_s}

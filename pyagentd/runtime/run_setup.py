@@ -174,8 +174,8 @@ def _of_text(text: str, branch_dir: Path, room: int) -> Iterator[tuple[Part, int
                 room -= each.size
             else:
                 why = " It is too large to be shown." if kind else ""
-                told = f"{each.link} is the file {each.file} ({each.size} bytes).{why}"
-                yield Text(text=f"<attachment>\n{told}\n</attachment>"), 0
+                note = f"{each.link} is the file {each.file} ({each.size} bytes).{why}"
+                yield Text(text=f"<attachment>\n{note}\n</attachment>"), 0
         except OSError:
             continue
 
@@ -663,8 +663,8 @@ class RunBuilder:
         ref = self.branch.ref
         agent = ref.session_id if ref.is_agent else None
         for watched in (ref, *self.ancestors):
-            told = {"asker": ref.key, "agent": agent, "tool": tool, "action": action}
-            self.kernel.publish(Event("denied", watched.key, 0, (told,)))
+            details = {"asker": ref.key, "agent": agent, "tool": tool, "action": action}
+            self.kernel.publish(Event("denied", watched.key, 0, (details,)))
 
     def _tool_context(self) -> ToolContext:
         kernel, branch = self.kernel, self.branch

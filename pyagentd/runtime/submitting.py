@@ -346,9 +346,9 @@ class Queues:
         except Exception as error:  # a bug too: clients must learn why the queue waits
             trace = None if isinstance(error, PyagentdError) else error
             log.error("%s: the message %s cannot be answered: %s", branch.ref.name, message.id, error, exc_info=trace)
-            code, told = told_of(error)
+            code, text = told_of(error)
             branch.paused = True
-            branch.state.on_run_failed(message=told, code=code)
+            branch.state.on_run_failed(message=text, code=code)
             self._kernel.bus.tell(QueueStopped(branch))
         else:
             run = branch.run.id if branch.run is not None else None

@@ -337,7 +337,7 @@ def skills_index(skills: Mapping[str, str]) -> str:
     """Return the section of the system prompt that lists skills, given as descriptions by name."""
     if not skills:
         return ""
-    lines = "\n".join(f"- {name}: {truncate(told, _DESCRIPTION)}" for name, told in skills.items())
+    lines = "\n".join(f"- {name}: {truncate(description, _DESCRIPTION)}" for name, description in skills.items())
     return (
         f"<skills>\nSkills hold know-how for one kind of task. When what is asked fits one of these, read it with "
         f"the skill tool before you begin:\n{lines}\n</skills>"

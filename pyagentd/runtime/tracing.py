@@ -134,8 +134,8 @@ class _Step:
         for item in batch:
             match item:
                 case RetryNotice():
-                    told = {"attempt": item.attempt, "delay_s": item.delay_s, "message": mask_secrets(item.message)}
-                    self._retries.append(told)
+                    retry = {"attempt": item.attempt, "delay_s": item.delay_s, "message": mask_secrets(item.message)}
+                    self._retries.append(retry)
                     continue
                 case StepFinished():
                     self._stop = item
@@ -148,9 +148,9 @@ class _Step:
         """Record the end of a request that was sent."""
         if not self._sent:
             return
-        told = None if error is None else {"code": error.code, "message": mask_secrets(str(error))}
-        if self._stop is None and told is None:
-            told = {"code": "aborted", "message": "Stopped before the answer ended"}
+        failure = None if error is None else {"code": error.code, "message": mask_secrets(str(error))}
+        if self._stop is None and failure is None:
+            failure = {"code": "aborted", "message": "Stopped before the answer ended"}
         facts = {
             "duration_ms": self._ms(self._now()),
             "first_token_ms": None if self._first_s is None else self._ms(self._first_s),
@@ -159,7 +159,7 @@ class _Step:
             "usage": None if self._stop is None else self._stop.usage.to_dict(),
             "calls": self._calls,
             "stop_reason": None if self._stop is None else self._stop.stop_reason,
-            "error": told,
+            "error": failure,
         }
         self._trace.answer(self._number, facts)
 

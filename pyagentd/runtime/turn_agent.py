@@ -288,8 +288,8 @@ def inherited_metadata(presets: Presets, parent: "LiveBranch") -> dict[str, Any]
     Raises:
         PyagentdError: The presets of the branches above cannot be read.
     """
-    held, told = now_held(presets, parent), parent.conversation.session.get("metadata_json", {})
+    held, metadata = now_held(presets, parent), parent.conversation.session.get("metadata_json", {})
     own = {"agent": held.name, "read_only": held.of_branch(parent.ref).read_only}
-    recorded = told.get("above")
+    recorded = metadata.get("above")
     above = [own, *(recorded if isinstance(recorded, list) else ())]  # nearest first
-    return {"above": above} | {name: told[name] for name in TAKEN_OVER if name in told}
+    return {"above": above} | {name: metadata[name] for name in TAKEN_OVER if name in metadata}

@@ -250,8 +250,8 @@ def record_start(branch: "LiveBranch", prompt: Prompt, run: Mapping[str, Any]) -
         place = {"position": anchor + 1}
         if prompt.insert:
             branch.document.add(Insert(prompt.insert, None, part_id, seq))
-            told = (prompt.text, {**place, "insert": prompt.insert})
-            branch.publish(Event("prompt", branch.key, seq, told))
+            details = (prompt.text, {**place, "insert": prompt.insert})
+            branch.publish(Event("prompt", branch.key, seq, details))
         else:
             branch.publish(Event("fired", branch.key, 0, ({"id": message_id, "text": prompt.text, **place},)))
 

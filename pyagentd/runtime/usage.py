@@ -131,24 +131,24 @@ class ContextReply(TypedDict):
     words: list[str]  # the facts as lines for people
 
 
-def context_words(told: ContextReply) -> Iterator[str]:
+def context_words(reply: ContextReply) -> Iterator[str]:
     """Yield the facts about a context as lines for people."""
-    window = "" if told["window_known"] else " (estimated: the window of this model is not configured)"
-    model = f" of {told['model']}" if told["model"] else ""
-    about = "about " if told["estimated"] else ""
-    yield f"Context: {about}{told['used']:,} of {told['window']:,} tokens{window}{model}"
-    yield f"Compacted from {told['usable']:,} on"
-    yield f"Last request: {_buckets(told['last'])}"
-    yield f"Session: {_buckets(told['tokens'])}"
-    if told["agents"]:
-        yield f"Its {told['agents']} agents: {told['agents_total']:,} tokens"
-    if told["cost_usd"] is not None:
-        yield f"Cost: {dollars(told['cost_usd'])}"
+    window = "" if reply["window_known"] else " (estimated: the window of this model is not configured)"
+    model = f" of {reply['model']}" if reply["model"] else ""
+    about = "about " if reply["estimated"] else ""
+    yield f"Context: {about}{reply['used']:,} of {reply['window']:,} tokens{window}{model}"
+    yield f"Compacted from {reply['usable']:,} on"
+    yield f"Last request: {_buckets(reply['last'])}"
+    yield f"Session: {_buckets(reply['tokens'])}"
+    if reply["agents"]:
+        yield f"Its {reply['agents']} agents: {reply['agents_total']:,} tokens"
+    if reply["cost_usd"] is not None:
+        yield f"Cost: {dollars(reply['cost_usd'])}"
     else:
-        known = f"{dollars(told['known_usd'])} and " if told["known_usd"] else ""
+        known = f"{dollars(reply['known_usd'])} and " if reply["known_usd"] else ""
         yield f"Cost: {known}unknown (no price of a model in config.toml)"
-    if told["compactions"]:
-        yield f"Compactions: {told['compactions']}"
+    if reply["compactions"]:
+        yield f"Compactions: {reply['compactions']}"
 
 
 def _buckets(counts: Mapping[str, int]) -> str:
@@ -389,7 +389,7 @@ class Meter:
         facts = self._facts_of(served)
         context = context_used(self._conversation)
         together = self.together
-        told: ContextReply = {
+        reply: ContextReply = {
             "used": context.tokens,
             "estimated": context.estimated,
             "window": facts.context_window,
@@ -407,8 +407,8 @@ class Meter:
             "short": f"{short_tokens(context.tokens)} {cost(together.known_usd, unpriced=together.cost_usd is None)}",
             "words": [],
         }
-        told["words"] = list(context_words(told))
-        return told
+        reply["words"] = list(context_words(reply))
+        return reply
 
     def _last(self) -> tuple[ProviderModel, dict[str, int]]:
         """Return the model that answered last and the usage of its last request."""

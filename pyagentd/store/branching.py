@@ -115,11 +115,11 @@ class LogBefore:
             if row.type == "message":
                 self._first.setdefault(row.data["id"], row.seq)
         answers = [id for id, message in self._conversation.messages.items() if message.role != "user"]
-        told = sorted((self._first[id], id) for id in answers)
+        places = sorted((self._first[id], id) for id in answers)
         self._answers: dict[str, list[str]] = {}  # by run, what was told while it went on
         for run_id, run in self._conversation.runs.items():
-            end = bisect_left(told, (run.last_seq or _NEVER, ""))
-            self._answers[run_id] = [id for _, id in told[bisect_left(told, (run.first_seq, "")) : end]]
+            end = bisect_left(places, (run.last_seq or _NEVER, ""))
+            self._answers[run_id] = [id for _, id in places[bisect_left(places, (run.first_seq, "")) : end]]
         self._prompt_of = {
             answer: self._conversation.runs[run_id].data["message_id"]
             for run_id, answers in self._answers.items()
@@ -377,8 +377,8 @@ def difference(old: BranchRef, new: BranchRef) -> str:
         StoreError: The disk refused.
     """
     before, after = (text.read(paths.session_file(each.branch_dir)).body.splitlines() for each in (old, new))
-    told = "\n".join(unified_diff(before, after, old.branch_name, new.branch_name, lineterm=""))
-    return told or f"{old.branch_name} and {new.branch_name} are identical"
+    diff = "\n".join(unified_diff(before, after, old.branch_name, new.branch_name, lineterm=""))
+    return diff or f"{old.branch_name} and {new.branch_name} are identical"
 
 
 def choose(found: Outline, *, message_id: str | None = None, offset: int | None = None) -> BranchPoint:

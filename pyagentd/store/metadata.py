@@ -47,10 +47,10 @@ def read_branch_metadata(branch_dir: Path) -> dict[str, Any] | None:
     read = _read(paths.branch_metadata_file(branch_dir), missing=logging.DEBUG)
     if read is None:
         return None
-    told: dict[str, Any] = {**read}
-    if (position := told.pop("branch_point_position", "")).isdecimal() and len(position) < _LONGEST_POSITION:
-        told["branch_point_position"] = int(position)
-    return told
+    values: dict[str, Any] = {**read}
+    if (position := values.pop("branch_point_position", "")).isdecimal() and len(position) < _LONGEST_POSITION:
+        values["branch_point_position"] = int(position)
+    return values
 
 
 def read_preset_metadata(branch_dir: Path) -> dict[str, Any] | None:
@@ -290,8 +290,8 @@ def tree(session_dir: Path) -> list[BranchRow]:
         StoreError: The disk refused.
     """
     refs = {ref.branch_name: ref for ref in branches(session_dir)}
-    told = {name: read_branch_metadata(ref.branch_dir) or {} for name, ref in refs.items()}
-    parents = {name: None if name == paths.MAIN_BRANCH else told[name].get("parent_branch") for name in refs}
+    entries = {name: read_branch_metadata(ref.branch_dir) or {} for name, ref in refs.items()}
+    parents = {name: None if name == paths.MAIN_BRANCH else entries[name].get("parent_branch") for name in refs}
     chosen = active(session_dir)
     return [
         {
@@ -300,9 +300,9 @@ def tree(session_dir: Path) -> list[BranchRow]:
             "branch_dir": refs[name].key,
             "file": str(paths.session_file(refs[name].branch_dir)),
             "parent": parents[name],
-            "created": told[name].get("created")
+            "created": entries[name].get("created")
             or (read_session_metadata(refs[name].branch_dir) or {}).get("created"),
-            "position": told[name].get("branch_point_position"),
+            "position": entries[name].get("branch_point_position"),
             "current": name == chosen,
             "depth": depth,
             "last": last,
@@ -320,8 +320,8 @@ def lineage(branch: BranchRef) -> tuple[str, ...]:
     line: list[str] = []
     name = branch.branch_name
     while name != paths.MAIN_BRANCH:
-        told = read_branch_metadata(paths.branch_dir(branch.session_dir, name)) or {}
-        parent = told.get("parent_branch")
+        values = read_branch_metadata(paths.branch_dir(branch.session_dir, name)) or {}
+        parent = values.get("parent_branch")
         if not parent or "/" in parent or parent in (*line, branch.branch_name):
             break
         line.append(parent)

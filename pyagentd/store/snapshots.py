@@ -698,8 +698,8 @@ class Records:
             StoreError: The disk refused.
         """
         atomic.make_dirs(self._begun)
-        told = {"session": ref.key, "paths": paths, "change": asdict(change)}
-        atomic.write_text(self._begun / f"{change.id}.json", json.dumps(told), fsync=False)
+        record = {"session": ref.key, "paths": paths, "change": asdict(change)}
+        atomic.write_text(self._begun / f"{change.id}.json", json.dumps(record), fsync=False)
 
     def forget(self, change_id: str) -> None:
         """Remove the record of a begun call that changed nothing."""
@@ -711,8 +711,8 @@ class Records:
         found = []
         for file in sorted(self._begun.glob("*.json")):
             try:
-                told = parse(regularfile.read_text(file))
-                found.append((str(told["session"]), tuple(map(str, told["paths"])), _change(told["change"])))
+                record = parse(regularfile.read_text(file))
+                found.append((str(record["session"]), tuple(map(str, record["paths"])), _change(record["change"])))
             except (OSError, ValueError, KeyError, TypeError, AttributeError):
                 with suppress(OSError):
                     file.unlink()

@@ -105,7 +105,7 @@ async def search(request: Request, take: Callable[[list[Row]], bool], seconds: f
             rest = b""
             while chunk := await group.process.stdout.read(_CHUNK):
                 *lines, rest = (rest + chunk).split(b"\n")
-                if await asyncio.to_thread(_take, take, lines):
+                if await asyncio.to_thread(_pass_rows, take, lines):
                     return True
             if code := await group.process.wait():
                 raise ToolError(f"the search ended with code {code}")
@@ -114,7 +114,7 @@ async def search(request: Request, take: Callable[[list[Row]], bool], seconds: f
     return True
 
 
-def _take(take: Callable[[list[Row]], bool], lines: list[bytes]) -> bool:
+def _pass_rows(take: Callable[[list[Row]], bool], lines: list[bytes]) -> bool:
     rows = [json.loads(line) for line in lines]
     for row in rows:
         if isinstance(row, dict):

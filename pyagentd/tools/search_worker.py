@@ -210,9 +210,9 @@ def main() -> None:
             if request.what != "glob":
                 sys.stdout.flush()  # a later file may take for ever; what was found should be seen
     except (ToolError, OSError) as error:
-        told = f"{error.strerror}: {error.filename}" if isinstance(error, OSError) else str(error)
+        message = f"{error.strerror}: {error.filename}" if isinstance(error, OSError) else str(error)
         with suppress(OSError):
-            print(json.dumps({"error": told}))
+            print(json.dumps({"error": message}))
 
 
 if __name__ == "__main__":

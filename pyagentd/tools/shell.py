@@ -254,14 +254,14 @@ async def _run_watched(started: Enclosure, scope: ShellScope, ctx: ToolContext, 
         pipe.close()
         # Protected files that changed while the command ran: the user, the log and the model are told.
         found = await asyncio.shield(asyncio.to_thread(watch.find_changes))
-        told = [
+        notes = [
             _change_note(names, what, ctx) for names, what in ((found.records, _RECORDS), (found.git, _GIT)) if names
         ]
     if status:
         text = f"{text}\n[{status}]" if text and not text.endswith("\n") else f"{text}[{status}]"
     return Output(
-        text="\n".join(filter(None, (text, *told))) or "[no output]",
-        ok=not status and not told,
+        text="\n".join(filter(None, (text, *notes))) or "[no output]",
+        ok=not status and not notes,
         truncated=printed.path is not None,
         output_path=printed.path,
         brief=f"→ {status.replace('exit code', 'exit')}" if status else "",
@@ -389,11 +389,11 @@ def _planted_program(
 
 
 def _caution(args: Args, ctx: ToolContext) -> str:
-    told = [enclosure.confinement_warning(ctx.scope())]
+    warnings = [enclosure.confinement_warning(ctx.scope())]
     if args.get("run_in_background"):
         wakes = "; its end begins a turn" if args.get("wake") else ""
-        told.append(f"It goes on in the background when the turn, or the daemon, has ended{wakes}.")
-    return " ".join(filter(None, told))
+        warnings.append(f"It goes on in the background when the turn, or the daemon, has ended{wakes}.")
+    return " ".join(filter(None, warnings))
 
 
 BASH = ToolSpec(

@@ -73,8 +73,8 @@ async def change_in_buffer(path: ResolvedPath, ctx: ToolContext, plan_change: Pl
         after, summary = await asyncio.to_thread(plan_change, before)
         if seen.crlf:
             after = after.replace("\r\n", "\n")
-        if (told := await _try_change(path, ctx.buffers, seen, before.text, after)) is not None:
-            return f"{summary} {told}"
+        if (outcome := await _try_change(path, ctx.buffers, seen, before.text, after)) is not None:
+            return f"{summary} {outcome}"
     raise ToolError(
         f"{path.lexical} is being edited by the user just now, and was not changed", hint="Read it again, then retry"
     )

@@ -159,10 +159,10 @@ class DaemonClient:
             raise Unreachable("The daemon closed the connection", hint="See pyagentd logs")
         for payload in self._reader.feed(data):
             if isinstance(payload, bytes):
-                self._take(parse(payload))
+                self._handle_message(parse(payload))
         return True
 
-    def _take(self, message: IncomingMessage) -> None:
+    def _handle_message(self, message: IncomingMessage) -> None:
         match message:
             case ("call", 0, ("events", [batch])):
                 for item in batch:

@@ -82,7 +82,7 @@ BREAKS_OF_LIFECYCLES = [
     _of(
         "Documentation",
         _DOCS,
-        '            told.append(f"# {DOCS_DIR}/{name}',
+        '            sections.append(f"# {DOCS_DIR}/{name}',
         '            left_out.append(f"# {name}',
     ),
     _of("Documentation: path traversal", _DOCS, '    if not resolved.startswith(f"{jail}/"):', "    if False:"),

@@ -124,7 +124,7 @@ class _Reader:
             found = _TOKEN.match(self._text, at)
             if found is None:
                 raise self._stray(at)
-            self._take(str(found.lastgroup), found[0], at)
+            self._read_token(str(found.lastgroup), found[0], at)
             at = found.end()
         if self._open:
             where = self._open[-1]
@@ -132,16 +132,16 @@ class _Reader:
             raise self._error(f"this `{bracket}` is never closed", where, f"Add a `{_CLOSES[bracket]}`")
         return tuple(self._inside[0])
 
-    def _take(self, kind: str, text: str, at: int) -> None:
+    def _read_token(self, kind: str, text: str, at: int) -> None:
         match kind:
             case "space":
                 pass
             case "open":
-                self._take_open(at)
+                self._read_open(at)
             case "close":
-                self._take_close(text, at)
+                self._read_close(text, at)
             case "mark":
-                self._take_mark(at)
+                self._read_mark(at)
             case "string":
                 self._add("string", self._unescape(text, at), at)
             case "number":
@@ -156,7 +156,7 @@ class _Reader:
     def _add(self, kind: Kind, value: Any, at: int) -> None:
         self._inside[-1].append(Form(kind=kind, value=value, source=self._text, offset=at))
 
-    def _take_open(self, at: int) -> None:
+    def _read_open(self, at: int) -> None:
         if len(self._open) == MAX_DEPTH:
             raise self._error(
                 f"brackets are nested more than {MAX_DEPTH} deep", at, "Use :map or :any for deep values"
@@ -166,7 +166,7 @@ class _Reader:
         self._open.append(at)
         self._inside.append([])
 
-    def _take_close(self, text: str, at: int) -> None:
+    def _read_close(self, text: str, at: int) -> None:
         if not self._open:
             raise self._error(f"this `{text}` has no opening bracket", at, "Remove it, or add the opening bracket")
         where = self._open.pop()
@@ -178,7 +178,7 @@ class _Reader:
         inside = self._inside.pop()
         self._inside[-1][-1] = replace(self._inside[-1][-1], value=tuple(inside))
 
-    def _take_mark(self, at: int) -> None:
+    def _read_mark(self, at: int) -> None:
         inside = self._inside[-1]
         touches = at > 0 and not self._text[at - 1].isspace() and self._text[at - 1] not in ",([{"
         if not inside or not touches:

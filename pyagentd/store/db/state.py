@@ -643,8 +643,8 @@ def _take_over(connection: sqlite3.Connection, kept: Path) -> None:
                 lost += [f"{table} ({problem})"] if problem else []
     except (sqlite3.Error, OSError) as error:
         lost.append(f"everything ({error})")
-    told = ", ".join(f"{count} of {table}" for table, count in taken.items() if count)
-    _log.warning("Copied from %s: %s rows", kept, told or "no")
+    counts = ", ".join(f"{count} of {table}" for table, count in taken.items() if count)
+    _log.warning("Copied from %s: %s rows", kept, counts or "no")
     if lost:
         _log.error("Not all rows of %s could be copied: %s", kept, "; ".join(lost))
 

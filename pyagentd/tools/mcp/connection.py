@@ -579,8 +579,8 @@ def piece_of(block: "ContentBlock") -> Piece:
         case "resource":
             return piece_of_resource(block.resource)
         case "resource_link":
-            told = ": ".join(filter(None, (block.title or block.name, block.description)))
-            return Piece(text=f"[resource {block.uri}{f' ({told})' if told else ''}]")
+            description = ": ".join(filter(None, (block.title or block.name, block.description)))
+            return Piece(text=f"[resource {block.uri}{f' ({description})' if description else ''}]")
 
 
 def piece_of_resource(contents: "TextResourceContents | BlobResourceContents") -> Piece:

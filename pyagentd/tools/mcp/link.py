@@ -320,9 +320,9 @@ class Link:
             async with asyncio.timeout(self._launch.start_s):
                 await asyncio.shield(ready)
         except TimeoutError:
-            told = self._last_words()
+            reason = self._last_words()
             await self._close_now()
-            raise Broken(f"it did not answer within {self._launch.start_s:g} s{told}") from None
+            raise Broken(f"it did not answer within {self._launch.start_s:g} s{reason}") from None
         except asyncio.CancelledError:
             await self._close_now()
             raise
@@ -466,8 +466,8 @@ class Link:
         return f"the connection ended{self._last_words()}"
 
     def _last_words(self) -> str:
-        told = "" if self._peer is None else self._peer.explain()
-        return f" ({_short(told)})" if told else ""
+        reason = "" if self._peer is None else self._peer.explain()
+        return f" ({_short(reason)})" if reason else ""
 
     # -- the owner -----------------------------------------------------------------------------------------------
 

@@ -388,8 +388,8 @@ def _unconfined(argv: Sequence[str], env: Mapping[str, str]) -> Enclosure:
 
 def _with_launcher(argv: Sequence[str], spec: Mapping[str, Any], env: Mapping[str, str]) -> Enclosure:
     """Return what starts ``argv`` by the launcher, which confines it as ``spec`` says."""
-    told = {**spec, "argv": list(argv), "parent": os.getpid()}
-    descriptor = _memory_file(json.dumps(told).encode("utf-8", "surrogateescape"))
+    settings = {**spec, "argv": list(argv), "parent": os.getpid()}
+    descriptor = _memory_file(json.dumps(settings).encode("utf-8", "surrogateescape"))
     return Enclosure(
         argv=(sys.executable, "-I", "-S", _LAUNCHER, str(descriptor)),
         env=env,
