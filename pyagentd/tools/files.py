@@ -114,8 +114,8 @@ def replace_bytes(path: str, data: bytes) -> None:
     with parent(path, create=True) as (directory, name):
         old = _regular_or_none(directory, name, path)
         temporary = draft_name()
-        descriptor = os.open(temporary, _CREATE, 0o600 if old else 0o666, dir_fd=directory)
         try:
+            descriptor = os.open(temporary, _CREATE, 0o600 if old else 0o666, dir_fd=directory)
             with os.fdopen(descriptor, "wb") as file:
                 file.write(data)
                 file.flush()
@@ -125,9 +125,11 @@ def replace_bytes(path: str, data: bytes) -> None:
                     os.fchmod(descriptor, old.st_mode & 0o777)  # set-id bits do not survive a change
                 os.fsync(descriptor)
             os.replace(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
-        except BaseException:
+        except BaseException as error:
             with suppress(OSError):
                 os.unlink(temporary, dir_fd=directory)
+            if isinstance(error, OSError):  # which names the draft, or nothing
+                raise type(error)(error.errno, error.strerror, path) from error
             raise
 
 

@@ -86,8 +86,9 @@ def test_a_failed_replacement_leaves_nothing_behind(root: Path, monkeypatch: pyt
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", refuse)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(OSError, match="No space") as refused:
         replace_bytes(f"{root}/file", b"new")
+    assert refused.value.filename == f"{root}/file", "the user knows nothing of the draft"
     assert [path.name for path in root.iterdir()] == ["file"]
     assert (root / "file").read_text() == "old"
 
