@@ -129,7 +129,7 @@ def check_extent(value: Value, limits: Limits) -> tuple[int, int]:
         items += sum(map(len, level))
         if items > limits.cells:
             raise _too_large(f"{limits.cells} items")
-        parts = list(chain.from_iterable(_all_parts(level, shapes)))
+        parts = _all_parts(level, shapes)
         kinds = set(map(type, parts))
         characters += _characters(parts, kinds) + _long_keys(level, shapes)
         if characters > limits.bytes:
@@ -141,11 +141,13 @@ def check_extent(value: Value, limits: Limits) -> tuple[int, int]:
     raise Budget(limits).too_deep()
 
 
-def _all_parts(level: list[Any], shapes: set[type]) -> Iterable[Iterable[Any]]:
-    """Return the parts of each of ``level``, whose types ``shapes`` are."""
+def _all_parts(level: list[Any], shapes: set[type]) -> list[Any]:
+    """Return the parts of all of ``level``, whose types ``shapes`` are."""
+    if len(level) == 1 and shapes == {list}:
+        return level[0]  # type: ignore[no-any-return]
     if dict not in shapes:
-        return level
-    return map(dict.values if shapes == {dict} else _parts, level)
+        return list(chain.from_iterable(level))
+    return list(chain.from_iterable(map(dict.values if shapes == {dict} else _parts, level)))
 
 
 def _parts(value: Any) -> Iterable[Any]:
