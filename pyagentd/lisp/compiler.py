@@ -1219,9 +1219,9 @@ class Emitter(Operations):
         self._loops += 1
         body = self._block_of(node.body, inner)
         self._loops -= 1
-        turn = ast.Name(self.temporary(), STORE, **p)
+        tick = ast.Name(self.temporary(), STORE, **p)
         ticks = ast.Attribute(python_name("budget", p), "ticks", LOAD, **p)
-        self.block.append(ast.For(turn, ticks, body, [], None, **p))
+        self.block.append(ast.For(tick, ticks, body, [], None, **p))
         if result is not None:
             self.reach(python_name(result, p), goal, p)
 
@@ -1300,9 +1300,9 @@ class Emitter(Operations):
                 self.block.append(assign(node.init.var.python, const(None, p), p))
         else:
             collection = self.expression(node.collection)
-        cells = 0 if node.kind in {"reduce", "each"} else 1 + self._cells_of_each(node)
+        slots = 0 if node.kind in {"reduce", "each"} else 1 + self._cells_of_each(node)
         over = call(
-            self.runtime("iterate", p), [python_name("run", p), const(node.kind, p), collection, const(cells, p)], p
+            self.runtime("iterate", p), [python_name("run", p), const(node.kind, p), collection, const(slots, p)], p
         )
         source = self.temporary()
         self.block.append(assign(source, over, p))
