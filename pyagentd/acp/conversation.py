@@ -79,18 +79,18 @@ def approval(ask: Mapping[str, Any], branch: str, root: str) -> Request:
 
 def questions(ask: Mapping[str, Any], branch: str) -> Iterator[Request]:
     """Yield a request for each question from the model; the options are numbered."""
-    for number, asked in enumerate(ask["questions"]):
+    for number, item in enumerate(ask["questions"]):
         options = [
             schema.PermissionOption(option_id=str(place), name=str(option["label"]), kind="allow_once")
-            for place, option in enumerate(asked.get("options") or ())
+            for place, option in enumerate(item.get("options") or ())
         ]
         options.append(schema.PermissionOption(option_id=LATER, name="In my next message", kind="reject_once"))
         call = schema.ToolCallUpdate(
             tool_call_id=f"{call_id(ask, branch)}:{number}",
-            title=_title(ask, branch, str(asked["question"])),
+            title=_title(ask, branch, str(item["question"])),
             kind="other",
             status="pending",
-            content=[tool_content(text_block("\n".join(question_lines(asked))))],
+            content=[tool_content(text_block("\n".join(question_lines(item))))],
         )
         yield call, options
 
@@ -179,13 +179,13 @@ class Asker:
 
     async def _question(self, ask: Mapping[str, Any], branch: str, root: str) -> dict[str, Any] | None:
         answers: list[list[str]] = []  # for each question the label of the chosen option
-        for asked, request in zip(ask["questions"], questions(ask, branch), strict=True):
+        for item, request in zip(ask["questions"], questions(ask, branch), strict=True):
             chosen = await self._choice(*request)
             if chosen is None:
                 return self._dismissal()
             if chosen == LATER:
                 return {"decision": "deny", "reason": IN_WORDS}
-            answers.append([str(asked["options"][int(chosen)]["label"])])
+            answers.append([str(item["options"][int(chosen)]["label"])])
         return {"decision": "answer", "answers": json.dumps(answers, ensure_ascii=False)}
 
     async def _choice(self, call: schema.ToolCallUpdate, options: list[schema.PermissionOption]) -> str | None:
@@ -468,8 +468,8 @@ class Conversation:
         if stops:
             await self._daemon.call("abort", branch=self.key)
 
-    def _keep(self, given: Prompt) -> None:
-        for file in given.files:  # their names contain a hash, so they do not collide
+    def _keep(self, prompt: Prompt) -> None:
+        for file in prompt.files:  # their names contain a hash, so they do not collide
             attachments.keep_file(self.place, file.name, file.data)
 
     def _stop_reason(self, reason: str, text: str) -> schema.StopReason:

@@ -64,17 +64,17 @@ class Files:
         self._answering.add(task)
         task.add_done_callback(self._answering.discard)
 
-    async def _answer(self, asked: Mapping[str, Any]) -> None:
+    async def _answer(self, request: Mapping[str, Any]) -> None:
         with suppress(PyagentdError, ConnectionError, OSError):  # the daemon or the editor has ended
-            facts = json.loads(asked["facts"])
-            match asked["what"]:
+            facts = json.loads(request["facts"])
+            match request["what"]:
                 case "look":
                     answer = await self._look(str(facts["path"]))
                 case "change":
                     answer = await self._change(str(facts["path"]), str(facts["version"]), facts["edits"])
                 case _:
                     return
-            await self._daemon.call("emacs-answer", id=asked["id"], answer=json.dumps(answer, ensure_ascii=False))
+            await self._daemon.call("emacs-answer", id=request["id"], answer=json.dumps(answer, ensure_ascii=False))
 
     async def _look(self, path: str) -> Answer:
         shown = await self._editor_text(path)

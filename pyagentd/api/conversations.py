@@ -594,8 +594,8 @@ class Conversations(Group):
         options = send_options(client, env, allow)
         metadata = await self._metadata(branch, options, agent, model, settings)
         at = DocumentVersion(revision=revision, after=after, marker=end - 1)
-        given = Submission(text=None, at=at, options=options, id=id, metadata=metadata)
-        return await self._submit(client, branch, given)
+        submission = Submission(text=None, at=at, options=options, id=id, metadata=metadata)
+        return await self._submit(client, branch, submission)
 
     async def prompt(
         self,
@@ -619,8 +619,8 @@ class Conversations(Group):
         """
         options = send_options(client, env, allow)
         metadata = await self._metadata(branch, options, agent, model, settings)
-        given = Submission(text=text, options=options, id=id, metadata=metadata, steer=steer, command=command)
-        return await self._submit(client, branch, given)
+        submission = Submission(text=text, options=options, id=id, metadata=metadata, steer=steer, command=command)
+        return await self._submit(client, branch, submission)
 
     async def _metadata(
         self,
@@ -656,14 +656,14 @@ class Conversations(Group):
                 live.say(checked.note)
         return checked.model
 
-    async def _submit(self, client: Client, branch: str, given: Submission) -> PromptReceipt | CommandAnswered:
+    async def _submit(self, client: Client, branch: str, submission: Submission) -> PromptReceipt | CommandAnswered:
         async with self._kernel.using(self._ref(branch)) as live:
             if live.document.trouble or live.run is None:  # record nothing if the typed text cannot be saved
                 await live.document.flush()
-            if (done := await run_if_command(self._kernel, live, given, client)) is not None:
+            if (done := await run_if_command(self._kernel, live, submission, client)) is not None:
                 receipt, command = done
                 return {**prompt_receipt(receipt), "message": receipt.message_id or None, "command": command}
-            made = await self._kernel.submit(live, given)
+            made = await self._kernel.submit(live, submission)
         return prompt_receipt(made)
 
     async def abort(self, client: Client, *, branch: str) -> AbortReply:
@@ -773,8 +773,8 @@ class Conversations(Group):
                 each.role == "assistant" and not each.is_hidden for each in live.conversation.messages.values()
             ):
                 raise BadRequest(f"{name} has no plan yet", hint="Ask for one first")
-            given = Submission(text=APPROVED, options=options, id=id, metadata={"agent": agent})
-            made = await self._kernel.submit(live, given)
+            submission = Submission(text=APPROVED, options=options, id=id, metadata={"agent": agent})
+            made = await self._kernel.submit(live, submission)
         return prompt_receipt(made)
 
     async def skills(self, client: Client, *, root: str | None = None) -> SkillsReply:

@@ -117,8 +117,8 @@ class Missions(Group):
                 raise BadRequest(
                     f"{live.ref.session_id} has no mission that was interrupted", hint="Send it a task instead"
                 )
-            given = Submission(text=_GO_ON, options=options, metadata={"mission": {"resume": run_id}})
-            made = await self._kernel.submit(live, given)
+            submission = Submission(text=_GO_ON, options=options, metadata={"mission": {"resume": run_id}})
+            made = await self._kernel.submit(live, submission)
         return {**describe_branch(live.ref), **prompt_receipt(made)}
 
     async def mission_trace(self, client: Client, *, branch: str) -> JsonReply:

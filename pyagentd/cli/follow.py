@@ -424,10 +424,10 @@ class QuestionForm:
     def prompt(self) -> str:
         """Return the next question, with the possible input."""
         place = min(len(self._answers), len(self._questions) - 1)  # stay at the last one until it is answered
-        asked = self._questions[place]
-        lines = question_lines(asked, place if len(self._questions) > 1 else None)
-        number = "numbers" if asked.get("multi_select") else "a number"
-        ways = [f"{number} or your words" if asked.get("options") else "your words"]
+        question = self._questions[place]
+        lines = question_lines(question, place if len(self._questions) > 1 else None)
+        number = "numbers" if question.get("multi_select") else "a number"
+        ways = [f"{number} or your words" if question.get("options") else "your words"]
         ways += ["nothing to leave it open"] if len(self._questions) > 1 else []
         return "\n".join([*lines, f"[{', '.join([*ways, f'{DECLINE} [why]', ABORT])}] "])
 
@@ -446,26 +446,28 @@ class QuestionForm:
         return None
 
 
-def parse_answer(line: str, asked: Mapping[str, Any]) -> list[str]:
+def parse_answer(line: str, question: Mapping[str, Any]) -> list[str]:
     """Parse the typed answer to a question: numbers of options, text, or one number and text."""
-    text, options = line.strip(), asked.get("options") or ()
+    text, options = line.strip(), question.get("options") or ()
     labels = [str(option["label"]) for option in options]
     found = _PICKS.match(text)
     if not found or not labels:
         return [text] if text else []
     numbers = [int(each) for each in re.findall(r"\d+", found[0])]
     rest = text[found.end() :].strip(" ,.:")
-    if any(not 1 <= number <= len(labels) for number in numbers) or (len(numbers) > 1 and not asked["multi_select"]):
+    if any(not 1 <= number <= len(labels) for number in numbers) or (
+        len(numbers) > 1 and not question["multi_select"]
+    ):
         return [text]
     return [*(labels[number - 1] for number in dict.fromkeys(numbers)), *filter(None, [rest])]
 
 
-def question_lines(asked: Mapping[str, Any], number: int | None = None) -> list[str]:
+def question_lines(question: Mapping[str, Any], number: int | None = None) -> list[str]:
     """Return the lines of one question; ``number``, from 0, if there are several."""
-    header = f"{asked['header']}: " if asked.get("header") else ""
-    several = "  (several)" if asked.get("multi_select") else ""
-    lines = [f"{'' if number is None else f'{number + 1}. '}{header}{asked['question']}{several}"]
-    for place, option in enumerate(asked.get("options") or (), 1):
+    header = f"{question['header']}: " if question.get("header") else ""
+    several = "  (several)" if question.get("multi_select") else ""
+    lines = [f"{'' if number is None else f'{number + 1}. '}{header}{question['question']}{several}"]
+    for place, option in enumerate(question.get("options") or (), 1):
         about = f" - {option['description']}" if option.get("description") else ""
         lines.append(f"   {place}) {option['label']}{about}")
     return lines
@@ -473,7 +475,7 @@ def question_lines(asked: Mapping[str, Any], number: int | None = None) -> list[
 
 def command(ask: Mapping[str, Any]) -> str:
     """Return an example of a command that answers the questions of ``ask``."""
-    example = [[str((asked.get("options") or [{"label": "…"}])[0]["label"])] for asked in ask["questions"]]
+    example = [[str((question.get("options") or [{"label": "…"}])[0]["label"])] for question in ask["questions"]]
     return f"pyagentd answer {ask['id']} --answers {shlex.quote(json.dumps(example, ensure_ascii=False))}"
 
 
@@ -540,8 +542,8 @@ def _questions(ask: Mapping[str, Any], branch: str) -> Iterator[str]:
     foreign = ask.get("branch") and ask["branch"] != branch
     yield f"{ask.get('agent') or 'An agent'} asks:" if foreign else "The model asks:"
     several = len(ask["questions"]) > 1
-    for number, asked in enumerate(ask["questions"]):
-        yield from (f"  {line}" for line in question_lines(asked, number if several else None))
+    for number, question in enumerate(ask["questions"]):
+        yield from (f"  {line}" for line in question_lines(question, number if several else None))
 
 
 def lasting_sentence(ask: Mapping[str, Any], decision: Literal["session", "always"]) -> str:

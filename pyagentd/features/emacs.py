@@ -207,8 +207,8 @@ class EmacsClients(Feature):
         """Forget a disconnected client; its pending requests fail."""
         self._offers.pop(client, None)
         self._silent.discard(client)
-        for asked, answer in self._open.values():
-            if asked is client and not answer.done():
+        for owner, answer in self._open.values():
+            if owner is client and not answer.done():
                 answer.set_exception(NoAnswer("the user's Emacs has gone"))
 
     def with_buffers(self, first: Iterable[Sink] = ()) -> list[Sink]:
@@ -228,9 +228,9 @@ class EmacsClients(Feature):
         """Return the clients that watch ``branch`` and have hook functions for ``event``."""
         if not self._offers:
             return []
-        asked = {client for client, offered in self._offers.items() if event in offered.hooks}
-        watching = dict.fromkeys(self.kernel.watchers_of(branch)) if asked else ()
-        return [client for client in watching if client in asked]
+        clients = {client for client, offered in self._offers.items() if event in offered.hooks}
+        watching = dict.fromkeys(self.kernel.watchers_of(branch)) if clients else ()
+        return [client for client in watching if client in clients]
 
     def names(self) -> set[str]:
         """Return the names of all offered tools."""
@@ -308,8 +308,8 @@ class RunBuffers:
         """Return a file's buffer, from all Emacsen asked at once; one with unsaved changes comes first."""
         if not self._clients.with_buffers():
             return EditorView()
-        asked = self._clients.with_buffers(self._clients.kernel.watchers_of(self._branch))
-        seen = await asyncio.gather(*(self._look(client, path, whole) for client in asked))
+        clients = self._clients.with_buffers(self._clients.kernel.watchers_of(self._branch))
+        seen = await asyncio.gather(*(self._look(client, path, whole) for client in clients))
         showing = [one for one in seen if one.is_open]
         changed = [one for one in showing if one.modified]
         if len(changed) > 1:

@@ -275,8 +275,8 @@ class History:
             gone = hidden.continuation(branch.conversation, prompt.id)
             changed = await self._hide(branch, gone, by="variant", after=prompt.id)
             at = await self._place(branch, prompt)
-            given = Submission(text=None, at=at, options=options, metadata=_carried_metadata(prompt))
-            return changed, await self._attempt(branch, gone, given)
+            submission = Submission(text=None, at=at, options=options, metadata=_carried_metadata(prompt))
+            return changed, await self._attempt(branch, gone, submission)
 
     async def edit(
         self, branch: LiveBranch, message_id: str, text: str, options: SendOptions
@@ -299,9 +299,9 @@ class History:
             after = hidden.before(branch.conversation, prompt.id)
             gone = hidden.continuation(branch.conversation, after)
             changed = await self._hide(branch, gone, by="edit", after=after)
-            given = Submission(text=text, options=options, metadata=_carried_metadata(prompt))
+            submission = Submission(text=text, options=options, metadata=_carried_metadata(prompt))
             try:
-                return changed, await self._attempt(branch, gone, given)
+                return changed, await self._attempt(branch, gone, submission)
             except PyagentdError:
                 if is_put_back:
                     await self._reword(branch, prompt, prompt.text, text)
@@ -408,10 +408,10 @@ class History:
         await branch.secure()
         return replace(version, marker=made.marker)
 
-    async def _attempt(self, branch: LiveBranch, gone: Sequence[Message], given: Submission) -> Receipt:
+    async def _attempt(self, branch: LiveBranch, gone: Sequence[Message], submission: Submission) -> Receipt:
         """Submit a message; show the hidden messages again if no run can start."""
         try:
-            return await self._kernel.queue.submit(branch, given)
+            return await self._kernel.queue.submit(branch, submission)
         except PyagentdError:
             if gone:
                 back = [branch.conversation.messages[message.id] for message in gone]

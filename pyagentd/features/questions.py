@@ -117,14 +117,14 @@ def checked_answers(questions: Sequence[Mapping[str, Any]], text: str) -> tuple[
     return answers
 
 
-def _answers_to(number: int, asked: Mapping[str, Any], reply: object) -> tuple[str, ...]:
+def _answers_to(number: int, question: Mapping[str, Any], reply: object) -> tuple[str, ...]:
     reply = [] if reply is None else [reply] if isinstance(reply, str) else reply
     if not isinstance(reply, list) or not all(isinstance(each, str) for each in reply):
         raise BadRequest(f"The answer to question {number} is not a list of strings")
     words = tuple(dict.fromkeys(filter(None, (each.strip() for each in reply))))
-    labels = [option["label"] for option in asked.get("options") or ()]
+    labels = [option["label"] for option in question.get("options") or ()]
     picked = [word for word in words if word in labels]
-    if not asked.get("multi_select") and (len(picked) > 1 or len(words) - len(picked) > 1):
+    if not question.get("multi_select") and (len(picked) > 1 or len(words) - len(picked) > 1):
         raise BadRequest(
             f"Question {number} takes one option, got {len(words)}: {', '.join(words)}",
             hint="One of its options, words of your own, or both",
@@ -133,7 +133,7 @@ def _answers_to(number: int, asked: Mapping[str, Any], reply: object) -> tuple[s
 
 
 def _usage(questions: Sequence[Mapping[str, Any]]) -> str:
-    offered = (asked.get("options") or [{"label": "my words"}] for asked in questions)
+    offered = (question.get("options") or [{"label": "my words"}] for question in questions)
     return f"Such as {json.dumps([[str(options[0]['label'])] for options in offered], ensure_ascii=False)}"
 
 
@@ -155,14 +155,14 @@ def _fields(args: Args, ctx: ToolContext) -> dict[str, Any]:
     }
 
 
-def _question_row(asked: Mapping[str, Any]) -> dict[str, Any]:
+def _question_row(question: Mapping[str, Any]) -> dict[str, Any]:
     """Return a question for clients, with every field present."""
     return {
-        "question": asked["question"],
-        "header": asked.get("header") or "",
+        "question": question["question"],
+        "header": question.get("header") or "",
         "options": [
             {"label": each["label"], "description": each.get("description") or ""}
-            for each in asked.get("options") or ()
+            for each in question.get("options") or ()
         ],
-        "multi_select": bool(asked.get("multi_select")),
+        "multi_select": bool(question.get("multi_select")),
     }

@@ -326,12 +326,12 @@ class Triggers(Feature):
                 }
             await self._check_limits(branch, trigger)
             now_ms = epoch_ms(self.kernel.clock.now())
-            given = Submission(
+            submission = Submission(
                 text=trigger.text,
                 options=replace(self.options_for(branch.ref, trigger.options), interactive=False),
                 metadata={"trigger": trigger.to_wire(now_ms)},
             )
-            submitted = await self.kernel.submit(branch, given)
+            submitted = await self.kernel.submit(branch, submission)
             self._audit(branch, trigger, "allow", trigger.source, run_id=submitted.run_id or "")
             delivery = Delivery(
                 source=trigger.source,

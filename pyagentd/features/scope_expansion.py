@@ -209,8 +209,8 @@ async def _request(kernel: "Kernel", ref: BranchRef, authority: Authority, args:
             patterns_added=[],
             message=f"Nothing was asked: the scope for {tool} has {', '.join(widening.patterns)} already.",
         )
-    asked = f"tool:{NAME}:{tool} {_audit_text(widening)}"
-    answer = await authority.ask_for_scope(NAME, asked, _fields(ref, tool, widening, args, ctx))
+    action = f"tool:{NAME}:{tool} {_audit_text(widening)}"
+    answer = await authority.ask_for_scope(NAME, action, _fields(ref, tool, widening, args, ctx))
     match answer.decision:
         case "deny":
             why = {"reason": answer.reason} if answer.reason else {}

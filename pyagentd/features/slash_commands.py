@@ -296,7 +296,7 @@ class CommandAnswer(TypedDict):
 
 
 async def run_if_command(
-    kernel: "Kernel", branch: LiveBranch, given: Submission, client: Any
+    kernel: "Kernel", branch: LiveBranch, submission: Submission, client: Any
 ) -> tuple[Receipt, CommandAnswer] | None:
     """Run a submission that is a command; return None if it is a message for the model.
 
@@ -307,20 +307,20 @@ async def run_if_command(
         NoHuman: The command changes something, and the submission is not marked as typed by a human.
     """
     commands = kernel.find(Commands)
-    if commands is None or given.command == "never" or not is_persons(given.metadata):
+    if commands is None or submission.command == "never" or not is_persons(submission.metadata):
         return None
-    if given.id in branch.conversation.messages:  # the queue handles a repeated submission
+    if submission.id in branch.conversation.messages:  # the queue handles a repeated submission
         return None
-    if given.text is None:
+    if submission.text is None:
         live = await branch.document.look()
-        doc, end = live.document, live.place(given.at)
+        doc, end = live.document, live.place(submission.at)
         spans = [span.end for span in doc.spans if span.end <= end]
         may_be = _SLASH.search(doc.body[max(spans, default=0) : end])
     else:
-        may_be = _HEAD.match(given.text.strip())
+        may_be = _HEAD.match(submission.text.strip())
     if may_be is None:
         return None
-    prompt = await _prompt(branch, given)
+    prompt = await _prompt(branch, submission)
     if prompt.message_id:  # it was sent to a model before
         return None
     text = prompt.text.strip()
@@ -333,18 +333,22 @@ async def run_if_command(
             return None
         name = found.command.name
         # It may change something if a human typed it, or if it was sent explicitly as a command.
-        may_change = given.options.interactive or given.command == "always"
+        may_change = submission.options.interactive or submission.command == "always"
         if not may_change and found.command.changes(found.arguments):
             raise NoHuman(f"/{name} changes something, and nobody is there who typed it", hint=_NO_HUMAN)
         call = Call(
-            command=found.command, arguments=found.arguments, ref=branch.ref, options=given.options, client=client
+            command=found.command,
+            arguments=found.arguments,
+            ref=branch.ref,
+            options=submission.options,
+            client=client,
         )
         answer = await found.command.run(call)
     except NoHuman:
         raise
     except PyagentdError as error:
         answer, code = Answer(text=str(error), data={"error": error.message, "hint": error.hint}), error.code
-    recorded = await _record_command(kernel, branch, prompt, name, answer.text, given) if answer.text else None
+    recorded = await _record_command(kernel, branch, prompt, name, answer.text, submission) if answer.text else None
     command: CommandAnswer = {
         "name": name,
         "text": answer.text,
@@ -361,22 +365,24 @@ async def run_if_command(
             command["text"], command["code"] = str(error), error.code
     if answer.prompt:
         origin = {"origin": answer.prompt_origin} if answer.prompt_origin else {}
-        sent = await kernel.submit(branch, Submission(text=answer.prompt, options=given.options, metadata=origin))
+        sent = await kernel.submit(
+            branch, Submission(text=answer.prompt, options=submission.options, metadata=origin)
+        )
         return sent, command
     run_id, message_id = recorded or (None, "")
     last = branch.recorder.last_seq
     return Receipt(message_id=message_id, run_id=run_id, queued=False, seq=last, ended="done"), command
 
 
-async def _prompt(branch: LiveBranch, given: Submission) -> Prompt:
+async def _prompt(branch: LiveBranch, submission: Submission) -> Prompt:
     """Return the prompt of a submission; while a run is in flight it has no place in the document."""
-    if given.text is not None and (branch.run is not None or branch.queue.waiting):
-        return _bare(given.text)
-    if given.text is not None:
-        return await turns.from_client(branch, given.text)
+    if submission.text is not None and (branch.run is not None or branch.queue.waiting):
+        return _bare(submission.text)
+    if submission.text is not None:
+        return await turns.from_client(branch, submission.text)
     if branch.run is not None or branch.queue.waiting:
-        return _bare(await turns.text_to_queue(branch, given.at))
-    return await turns.from_document(branch, given.at)
+        return _bare(await turns.text_to_queue(branch, submission.at))
+    return await turns.from_document(branch, submission.at)
 
 
 def _bare(text: str) -> Prompt:
@@ -393,7 +399,7 @@ async def record_command(kernel: "Kernel", branch: LiveBranch, line: str, *, nam
 
 
 async def _record_command(
-    kernel: "Kernel", branch: LiveBranch, prompt: Prompt, name: str, answer: str, given: Submission
+    kernel: "Kernel", branch: LiveBranch, prompt: Prompt, name: str, answer: str, submission: Submission
 ) -> tuple[str, str] | None:
     """Record a command and its answer, if that is possible now; return the ids of its run and message."""
     async with branch.starting:
@@ -401,18 +407,18 @@ async def _record_command(
             return None
         await branch.document.look()
         await branch.look_once()
-        again = await _as_it_is(branch, prompt, given)
+        again = await _as_it_is(branch, prompt, submission)
         if not _may_stand(kernel, branch, prompt):
             return None
         run_id, now_ms = new_id("run"), branch.recorder.now_ms()
         hiding = {**hidden.mark(hidden.COMMAND, now_ms=now_ms), "command": name}
-        sent = {} if given.id is None else {"payload": given.payload}  # to recognise a repeated submission
-        hinted = replace(again, metadata={**hiding, **sent}, id=given.id or "")
+        sent = {} if submission.id is None else {"payload": submission.payload}  # to recognise a repeated submission
+        hinted = replace(again, metadata={**hiding, **sent}, id=submission.id or "")
         part = {"type": "text", "text": writable(_as_markdown(answer)), "state": "done"}
         rows = rows_of_message(
             [part], role="assistant", session_id=branch.ref.session_id, metadata=hiding, now_ms=now_ms
         )
-        await branch.record_run(hinted, rows, run_id=run_id, interactive=given.options.interactive)
+        await branch.record_run(hinted, rows, run_id=run_id, interactive=submission.options.interactive)
         await _give_roles(branch)
     kernel.bus.tell(BranchWritten(branch.ref))
     return run_id, str(branch.conversation.runs[run_id].data["message_id"])
@@ -436,10 +442,10 @@ def _may_stand(kernel: "Kernel", branch: LiveBranch, prompt: Prompt) -> bool:
     return is_free and prompt.version.marker is not None and kernel.opened(branch.key) is branch
 
 
-async def _as_it_is(branch: LiveBranch, prompt: Prompt, given: Submission) -> Prompt:
+async def _as_it_is(branch: LiveBranch, prompt: Prompt, submission: Submission) -> Prompt:
     """Return the prompt in the document as the command left it, or the old one if the document cannot be read."""
     try:
-        return await _prompt(branch, given)
+        return await _prompt(branch, submission)
     except PyagentdError:
         return replace(prompt, edits=())
 

@@ -577,12 +577,12 @@ class Tasks(Feature):
             if any((message.metadata.get("task") or {}).get("output") == task.output_path for message in known):
                 return
             text = await asyncio.to_thread(completion, task)
-            given = Submission(
+            submission = Submission(
                 text=text,
                 options=options,
                 metadata={"origin": "agent", "task": {"id": task.id, "output": task.output_path}},
             )
-            await self.kernel.submit(branch, given)
+            await self.kernel.submit(branch, submission)
 
     def _tick(self, running: _RunningTask) -> None:
         """Publish the end of a task's output to the clients of its branch, and of all tasks."""

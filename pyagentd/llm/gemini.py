@@ -200,14 +200,14 @@ class GeminiDecoder(Decoder):
         self._next += 1
 
 
-def _usage(given: Json) -> Usage:
+def _usage(usage: Json) -> Usage:
     """Return the usage that the server counted; its prompt tokens include those read from the cache."""
-    prompt = tokens(given.get("promptTokenCount")) + tokens(given.get("toolUsePromptTokenCount"))
-    read = min(prompt, tokens(given.get("cachedContentTokenCount")))
+    prompt = tokens(usage.get("promptTokenCount")) + tokens(usage.get("toolUsePromptTokenCount"))
+    read = min(prompt, tokens(usage.get("cachedContentTokenCount")))
     return Usage(
         input=prompt - read,
-        output=tokens(given.get("candidatesTokenCount")),
-        reasoning=tokens(given.get("thoughtsTokenCount")),
+        output=tokens(usage.get("candidatesTokenCount")),
+        reasoning=tokens(usage.get("thoughtsTokenCount")),
         cache_read=read,
     )
 

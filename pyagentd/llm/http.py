@@ -370,22 +370,22 @@ class Decoder:
         self._pieces.clear()
 
 
-def stop_reason(given: str | None, known: Mapping[str, StopReason]) -> StopReason:
+def stop_reason(reason: str | None, known: Mapping[str, StopReason]) -> StopReason:
     """Return the ``StopReason`` for the server's; raises ``ProviderError`` if it gave none."""
-    if given is None:
+    if reason is None:
         raise ProviderError("The model's server ended its answer without saying why it stopped", hint=AGAIN)
-    if given not in known:
-        _log.warning("unknown reason to stop %r is taken as the end of the turn", given)
-    return known.get(given, "end_turn")
+    if reason not in known:
+        _log.warning("unknown reason to stop %r is taken as the end of the turn", reason)
+    return known.get(reason, "end_turn")
 
 
-def tokens(given: Any) -> int:
+def tokens(count: Any) -> int:
     """Return a count of tokens, 0 for None; raises ``ProviderError`` when it is not a whole number."""
-    if given is None:
+    if count is None:
         return 0
-    if isinstance(given, bool) or not isinstance(given, int | float) or given % 1:
-        raise ProviderError(f"The model's server counted {given!r} tokens", hint=AGAIN)
-    return max(0, int(given))
+    if isinstance(count, bool) or not isinstance(count, int | float) or count % 1:
+        raise ProviderError(f"The model's server counted {count!r} tokens", hint=AGAIN)
+    return max(0, int(count))
 
 
 # Refusals of a server and network failures, converted to ``ProviderError``.
@@ -535,18 +535,18 @@ def retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
     """Return the seconds a server asks to wait: ``retry-after-ms``, or ``retry-after`` in seconds or as a date."""
     if (milliseconds := _number(headers.get("retry-after-ms"))) is not None:
         return milliseconds / 1000
-    given = headers.get("retry-after")
-    if given is None or (seconds := _number(given)) is not None:
-        return seconds if given is not None else None
+    header = headers.get("retry-after")
+    if header is None or (seconds := _number(header)) is not None:
+        return seconds if header is not None else None
     try:
-        return max(0.0, (parsedate_to_datetime(given) - now).total_seconds())
+        return max(0.0, (parsedate_to_datetime(header) - now).total_seconds())
     except (ValueError, TypeError):  # not a date, or one without a zone
         return None
 
 
-def _number(given: str | None) -> float | None:
+def _number(text: str | None) -> float | None:
     try:
-        value = float(given or "")
+        value = float(text or "")
     except ValueError:
         return None
     return value if 0 <= value < float("inf") else None
@@ -882,13 +882,13 @@ class HttpBackend(Generic[_Quirk]):
                 self._writers.pop(quirks, None)  # with its cache of this conversation
                 request.kept.pop(writer, None)
             else:
-                given = answer.headers.get("content-type", "").partition(";")[0]
-                if given in _NOT_A_STREAM:
+                kind = answer.headers.get("content-type", "").partition(";")[0]
+                if kind in _NOT_A_STREAM:
                     body_sent = await _body_of(answer.chunks)
                     if isinstance(body_sent, dict) and body_sent.get("error"):  # some begin before they know it
                         raise broke_off(body_sent)
                     raise ProviderError(
-                        f"The model's server answered with {given} instead of a stream of events",
+                        f"The model's server answered with {kind} instead of a stream of events",
                         hint=f"Check that the base URL is a {self.api}",
                     )
                 return answer

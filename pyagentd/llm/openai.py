@@ -308,18 +308,18 @@ class ChatDecoder(Decoder):
         self._finish(reason, usage_of(self._usage, "prompt_tokens", "completion_tokens"), items)
 
 
-def usage_of(given: Json, prompt: str, answer: str) -> Usage:
+def usage_of(usage: Json, prompt: str, answer: str) -> Usage:
     """Return the usage that a server counted; ``prompt`` and ``answer`` are the keys of the two counts."""
-    of_prompt, of_answer = given.get(f"{prompt}_details") or {}, given.get(f"{answer}_details") or {}
-    asked, answered = tokens(given.get(prompt)), tokens(given.get(answer))
+    of_prompt, of_answer = usage.get(f"{prompt}_details") or {}, usage.get(f"{answer}_details") or {}
+    sent, answered = tokens(usage.get(prompt)), tokens(usage.get(answer))
     reasoning = tokens(of_answer.get("reasoning_tokens"))
     # xAI does not include reasoning in the count of the answer.
-    if reasoning > answered or (reasoning and tokens(given.get("total_tokens")) == asked + answered + reasoning):
+    if reasoning > answered or (reasoning and tokens(usage.get("total_tokens")) == sent + answered + reasoning):
         answered += reasoning
-    read = min(asked, tokens(of_prompt.get("cached_tokens") or given.get("prompt_cache_hit_tokens")))
-    written = min(asked - read, tokens(of_prompt.get("cache_write_tokens")))
+    read = min(sent, tokens(of_prompt.get("cached_tokens") or usage.get("prompt_cache_hit_tokens")))
+    written = min(sent - read, tokens(of_prompt.get("cache_write_tokens")))
     return Usage(
-        input=asked - read - written,
+        input=sent - read - written,
         output=answered - reasoning,
         reasoning=reasoning,
         cache_read=read,

@@ -159,35 +159,35 @@ class ResponseDecoder(Decoder):
                 raise broke_off({"error": error})
 
     def _item_added(self, body: Json, items: list[StreamItem]) -> None:
-        given = body["item"]
-        if (kind := _KINDS.get(given["type"])) is None:
+        fields = body["item"]
+        if (kind := _KINDS.get(fields["type"])) is None:
             return
         item = self._items[body["output_index"]] = GrowingPart(kind)
         if kind == "tool":
-            item.call_id, item.name = self._begin_call(given["call_id"], given["name"])
+            item.call_id, item.name = self._begin_call(fields["call_id"], fields["name"])
         items.append(PartStarted(body["output_index"], kind, item.call_id, item.name))
 
     def _text(self, index: int, text: str, items: list[StreamItem]) -> None:
         self._grow_part(index, self._items[index], text, items)
 
     def _item_done(self, body: Json, items: list[StreamItem]) -> None:
-        index, given = body["output_index"], body["item"]
+        index, fields = body["output_index"], body["item"]
         if (item := self._items.pop(index, None)) is None:
             return
         match item.kind:
             case "text":
-                items.append(PartFinished(index, Text(text="".join(item.pieces), phase=given.get("phase"))))
+                items.append(PartFinished(index, Text(text="".join(item.pieces), phase=fields.get("phase"))))
             case "reasoning":
                 part = Reasoning(
                     text="".join(item.pieces),
-                    signature=given.get("id") or None,
-                    redacted=given.get("encrypted_content") or None,
+                    signature=fields.get("id") or None,
+                    redacted=fields.get("encrypted_content") or None,
                     provider=PROVIDER,
                 )
                 items.append(PartFinished(index, part))
             case "tool":
-                is_cut = given.get("status") == "incomplete"
-                self._finish_call(index, item.call_id, item.name, given["arguments"], items, is_cut=is_cut)
+                is_cut = fields.get("status") == "incomplete"
+                self._finish_call(index, item.call_id, item.name, fields["arguments"], items, is_cut=is_cut)
 
     def _completed(self, response: Json, items: list[StreamItem]) -> None:
         for index, item in self._items.items():

@@ -131,7 +131,7 @@ async def ask(
     """
     options = options or {}
     messages = (Message(role=each["role"], parts=(Text(text=each["content"]),)) for each in request["messages"])
-    asked = ModelRequest(
+    model_request = ModelRequest(
         model=model,
         messages=tuple(messages),
         system=request["system"],
@@ -140,7 +140,7 @@ async def ask(
         purpose="mission",
     )
     try:
-        answered = await ask_model(backend, asked)
+        answered = await ask_model(backend, model_request)
     except ProviderError as error:
         for_now = isinstance(error, TransientProviderError)
         raise LLMError(error_class(error), str(error), final=not for_now) from error

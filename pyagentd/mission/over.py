@@ -132,13 +132,13 @@ class _Reply:
 def run_item(mission: Mission[Any], item: Any) -> _Reply:
     """Run a mission for one item, in a worker; tools given as ``MODULE:NAME`` are imported here."""
     throttled = 0
-    heard = mission.options.get("telemetry")
+    observer = mission.options.get("telemetry")
 
     def telemetry(event: Event) -> None:
         nonlocal throttled
         throttled += event.name == "llm_exception" and event.metadata.get("reason") == "rate_limit"
-        if heard is not None:
-            heard(event)
+        if observer is not None:
+            observer(event)
 
     try:
         tools: Any = mission.options.get("tools")
@@ -311,11 +311,11 @@ class _DaskWorkers(Workers):
             self._client.close()
 
 
-def _pass_on(done: "Future[_Reply]", asked: Any) -> None:
-    """Set the result of ``asked``, a future of Dask, in ``done``."""
+def _pass_on(done: "Future[_Reply]", answer: Any) -> None:
+    """Set the result of ``answer``, a future of Dask, in ``done``."""
     if done.set_running_or_notify_cancel():
         try:
-            done.set_result(asked.result())
+            done.set_result(answer.result())
         except BaseException as error:
             done.set_exception(error)
 

@@ -106,14 +106,14 @@ def lines_of(ask: Mapping[str, Any], *, width: int | None = _WIDTH) -> Iterator[
     head += [Text("Question " if question else "Allow ", "warn")]
     head += [Text(_cut(what, width or _LONGEST), "heading")]
     yield Line(head if question else [*head, Text("?", "warn")])
-    asked = ask.get("questions") or ()
-    lines = [line for each in asked for line in _question(each, width, alone=len(asked) == 1)]
+    questions = ask.get("questions") or ()
+    lines = [line for each in questions for line in _question(each, width, alone=len(questions) == 1)]
     yield from _first_lines(lines, width and _MOST_PREVIEW)
-    given = _arguments(ask)
+    arguments = _arguments(ask)
     if ask.get("kind") == "scope":
         patterns = [Text(str(each), "code") for each in ask.get("patterns") or ()]
         yield from _first_lines(_labelled_lines(ask.get("for_tool") or "wants", patterns), width and _MOST_COMMANDS)
-        why = [Text(line) for line in str(given.get("justification") or "").split("\n") if line]
+        why = [Text(line) for line in str(arguments.get("justification") or "").split("\n") if line]
         yield from _first_lines(_labelled_lines("why", why), width and _MOST_WORDS)
     commands = [each.strip() for each in ask.get("commands") or ()]
     shown = ask.get("patterns") or () if ask.get("kind") == "scope" else (ask.get("detail") or "",)
@@ -155,28 +155,28 @@ def _what(ask: Mapping[str, Any]) -> str:
     if ask.get("path") and ask.get("project"):
         detail = detail.removeprefix(printable(f"{ask['project']}/"))
     if ask.get("tool") in ("PersistentAgent", "task"):
-        given = _arguments(ask)
-        detail = f"{detail}: {given.get('description') or given.get('prompt') or ''}".removesuffix(": ")
+        arguments = _arguments(ask)
+        detail = f"{detail}: {arguments.get('description') or arguments.get('prompt') or ''}".removesuffix(": ")
     return _cut(f"{ask.get('tool') or 'Question'} {detail}", _LONGEST)
 
 
 def _arguments(ask: Mapping[str, Any]) -> Mapping[str, Any]:
     try:
-        given = reader.parse(ask.get("input") or "{}")
+        arguments = reader.parse(ask.get("input") or "{}")
     except ValueError:  # a log from elsewhere
         return {}
-    return _seen(given) if isinstance(given, dict) else {}
+    return _seen(arguments) if isinstance(arguments, dict) else {}
 
 
 def _is_diff(ask: Mapping[str, Any]) -> bool:
     return str(ask.get("preview") or "").startswith("--- ")
 
 
-def _question(asked: Mapping[str, Any], width: int | None, *, alone: bool) -> Iterator[Line]:
+def _question(question: Mapping[str, Any], width: int | None, *, alone: bool) -> Iterator[Line]:
     if not alone or width is None:
-        yield Line((Text(_cut(asked["question"], width), "heading"),))
-    for option in asked.get("options") or ():
-        mark = "[ ]" if asked.get("multi_select") else "( )"
+        yield Line((Text(_cut(question["question"], width), "heading"),))
+    for option in question.get("options") or ():
+        mark = "[ ]" if question.get("multi_select") else "( )"
         about = f"  {option['description']}" if option.get("description") else ""
         yield Line((f"    {mark} {_cut(option['label'], width)}", Text(_cut(about, width, keep="  "), "detail")))
 
@@ -461,10 +461,10 @@ class AskedCall:
             ToolError: The arguments are not JSON, or do not fit the tool's schema.
         """
         try:
-            given = reader.parse(text)
+            arguments = reader.parse(text)
         except ValueError as error:
             raise ToolError(f"they are not JSON: {error}") from None
-        args = validate_arguments(self.spec.name, self.spec.input_schema, given)
+        args = validate_arguments(self.spec.name, self.spec.input_schema, arguments)
         return args, self.spec.action(args, self.tool_context)
 
 

@@ -202,17 +202,17 @@ class Kernel:
         """The number of runs and jobs that keep the daemon up without a connected client."""
         return len(self.runs) + sum(each.pending for each in self.features)
 
-    async def submit(self, branch: LiveBranch, given: Submission) -> Receipt:
+    async def submit(self, branch: LiveBranch, submission: Submission) -> Receipt:
         """Start a run for a message, or queue it behind the run in flight; see ``Queues.submit``."""
         async with branch.starting:
-            return await self.queue.submit(branch, given)
+            return await self.queue.submit(branch, submission)
 
     async def prompt(
         self, branch: LiveBranch, *, text: str, options: SendOptions, metadata: Mapping[str, Any] | None = None
     ) -> str:
         """Submit a message, appended to the document; return the id of its run, "" if it is queued."""
-        given = Submission(text=text, options=options, metadata=metadata or {})
-        return (await self.submit(branch, given)).run_id or ""
+        submission = Submission(text=text, options=options, metadata=metadata or {})
+        return (await self.submit(branch, submission)).run_id or ""
 
     async def abort(self, branch: LiveBranch, *, why: str = "") -> bool:
         """Stop the branch's run and all agents below it; return whether anything was running.

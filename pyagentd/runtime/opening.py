@@ -209,10 +209,10 @@ def _last_run(
         inserted = prompt_text("", message.text, is_agent=ref.is_agent)
     if inserted:
         inserts.insert(0, Insert(inserted, None, "", run.first_seq - 1))
-    asked = message.text if message else str(run.data.get("behind") or "")
+    prompt = message.text if message else str(run.data.get("behind") or "")
     return RunText(
-        prompt=run.data.get("above") or asked,
-        asked=asked,
+        prompt=run.data.get("above") or prompt,
+        asked=prompt,
         inserted_prompt=bool(inserted),
         anchor=0 if is_unwritten else run.data.get("anchor") or 0,
         inserts=inserts,

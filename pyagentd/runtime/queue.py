@@ -135,7 +135,7 @@ class Waitlist:
             raise NotFound(f"The message {message_id} was sent already", hint="Abort its run, or rewind")
         raise NotFound(f"The queue has no message {message_id}", hint="`pyagentd queue SESSION` lists it")
 
-    def add(self, text: str, given: Submission) -> str:
+    def add(self, text: str, submission: Submission) -> str:
         """Record a queued message, and return its id.
 
         Raises:
@@ -144,19 +144,19 @@ class Waitlist:
         now = self._recorder.now_ms()
         queued_at = max([now, *map(_queued_at, self.waiting)])
         metadata = {
-            "origin": "client" if given.text is not None else "document",
-            **given.metadata,
+            "origin": "client" if submission.text is not None else "document",
+            **submission.metadata,
             "queued_at": queued_at,
             "queue_enqueued_at": queued_at,
-            "interactive": given.options.interactive,
+            "interactive": submission.options.interactive,
         }
-        if given.options.grants:
-            metadata["allow"] = [grant.pattern for grant in given.options.grants]
-        if given.id is not None:
-            metadata["payload"] = given.payload
-        if given.steer:
+        if submission.options.grants:
+            metadata["allow"] = [grant.pattern for grant in submission.options.grants]
+        if submission.id is not None:
+            metadata["payload"] = submission.payload
+        if submission.steer:
             metadata["steer"] = True
-        fields = {"session_id": self._session_id, "metadata": metadata, "now_ms": now, "id": given.id}
+        fields = {"session_id": self._session_id, "metadata": metadata, "now_ms": now, "id": submission.id}
         rows = rows_of_message([{"type": "text", "text": text}], role="user", **fields)
         with self._recorder.together():
             for kind, data in rows:

@@ -422,9 +422,9 @@ class RunBuilder:
             )
         if model is None:
             model = await self._model(plan.model, plan.preset)
-        if (asked := plan.models.get(model)) is None:
+        if (model_plan := plan.models.get(model)) is None:
             known = kernel.model_facts(model)
-            asked = plan.models[model] = ModelPlan(
+            model_plan = plan.models[model] = ModelPlan(
                 await self._system(plan.preset, plan.skills, model),
                 known.context_window if known.window_known else None,
                 self._longest(plan.preset, model),
@@ -451,19 +451,19 @@ class RunBuilder:
         tools = {name: made[name] for name in plan.permitted if name in made}
         for each in kernel.features_with("further_tools"):
             tools |= each.further_tools(self, plan.wanted, plan.taken | made.keys(), self.permitted)
-        self.offer = ToolOffer(tools, partial(found_before, branch.conversation), window=asked.window)
+        self.offer = ToolOffer(tools, partial(found_before, branch.conversation), window=model_plan.window)
         settings = RunSettings(
             backend=self._watch_backend(plan.backend, plan),
             log=plan.log,
             model=model,
             provider=plan.provider,
-            system=asked.system,
+            system=model_plan.system,
             tools=tools,
             offer=self.offer,
             context=self._tool_context(),
             authority=self.authority,
             temperature=plan.preset.temperature,
-            **asked.longest,
+            **model_plan.longest,
             result=plan.preset.result,
             limits=Limits(
                 turns=plan.preset.max_turns,
@@ -668,9 +668,9 @@ class RunBuilder:
 
     def _tool_context(self) -> ToolContext:
         kernel, branch = self.kernel, self.branch
-        given: dict[str, Any] = {}
+        context: dict[str, Any] = {}
         for each in kernel.features_with("context_for"):
-            given |= each.context_for(self)
+            context |= each.context_for(self)
         return ToolContext(
             root=self.root,
             branch_dir=branch.ref.branch_dir,
@@ -679,7 +679,7 @@ class RunBuilder:
             env={name: value for name, value in self.options.env.items() if name not in kernel.config.key_variables},
             scope=shell_scope(self.rules, branch.ref, self.ancestors, kernel.config, self.root),
             notify=branch.say,
-            **given,
+            **context,
         )
 
 

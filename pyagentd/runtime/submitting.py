@@ -58,7 +58,7 @@ class Queues:
 
     # -- accepting messages; the caller holds ``branch.starting`` ------------------------------------------------
 
-    async def submit(self, branch: LiveBranch, given: Submission) -> Receipt:
+    async def submit(self, branch: LiveBranch, submission: Submission) -> Receipt:
         """Start a run for a message, or queue it behind the run in flight.
 
         Raises:
@@ -67,44 +67,46 @@ class Queues:
             Conflict: Another message has the id.
             PyagentdError: The prompt, the preset or the backend is invalid; nothing was recorded.
         """
-        if given.id is not None and not _ID.fullmatch(given.id):
-            raise BadRequest(f"{given.id[:40]!r} is not an id", hint="Up to 100 letters, digits, and _ . : -")
-        if given.steer and given.text is None:
+        if submission.id is not None and not _ID.fullmatch(submission.id):
+            raise BadRequest(f"{submission.id[:40]!r} is not an id", hint="Up to 100 letters, digits, and _ . : -")
+        if submission.steer and submission.text is None:
             raise BadRequest("A message that steers a run is sent as text", hint="Use the operation prompt")
-        if given.id is not None and (known := self._receipt(branch, given, given.id)) is not None:
+        if submission.id is not None and (known := self._receipt(branch, submission, submission.id)) is not None:
             return known
         branch.require_writable()
         if self._kernel.closing:
             raise Busy("The daemon is stopping", hint="Send it again in a moment")
-        by_person = is_persons(given.metadata)
-        if by_person and given.options.env:
+        by_person = is_persons(submission.metadata)
+        if by_person and submission.options.env:
             # A person's environment and keys also serve messages of triggers and of an earlier daemon.
-            self._clients[branch.key] = given.options
+            self._clients[branch.key] = submission.options
             if (late := self._kernel.trees.late.get(paths.root_of(branch.ref).key)) is not None:
-                late.take(given.options)
+                late.take(submission.options)
         # It waits for the run in flight, for earlier messages, or for a person.
         waits = not by_person if branch.paused else bool(branch.queue.waiting)
         if branch.run is not None or waits:
-            return await self.add(branch, given)
-        if given.text is None and branch.paused and await turns.waits_above(branch, given.at):
+            return await self.add(branch, submission)
+        if submission.text is None and branch.paused and await turns.waits_above(branch, submission.at):
             # It is below text that is queued since an error: all is answered in order.
-            submitted = await self.add(branch, given)
+            submitted = await self.add(branch, submission)
             branch.paused = False
             branch.state.clear_error()
             self.drain(branch)
             return submitted
 
-        if given.text is None:
-            read = partial(turns.from_document, branch, given.at)
+        if submission.text is None:
+            read = partial(turns.from_document, branch, submission.at)
         else:
-            read = partial(turns.from_client, branch, given.text)
-        metadata = given.metadata if given.id is None else {**given.metadata, "payload": given.payload}
+            read = partial(turns.from_client, branch, submission.text)
+        metadata = (
+            submission.metadata if submission.id is None else {**submission.metadata, "payload": submission.payload}
+        )
         try:
-            run_id = await self._start(branch, read, given.options, metadata, given.id or "")
+            run_id = await self._start(branch, read, submission.options, metadata, submission.id or "")
         except PyagentdError:
             if by_person:  # the person can correct it
                 raise
-            return await self.add(branch, given)
+            return await self.add(branch, submission)
         message_id = str(branch.conversation.runs[run_id].data["message_id"])
         return Receipt(message_id=message_id, run_id=run_id, queued=False, seq=branch.recorder.last_seq)
 
@@ -144,7 +146,7 @@ class Queues:
         self._kernel.begin(branch, prompt, run_id, settings, options)
         return run_id
 
-    def _receipt(self, branch: LiveBranch, given: Submission, id: str) -> Receipt | None:
+    def _receipt(self, branch: LiveBranch, submission: Submission, id: str) -> Receipt | None:
         """Return the receipt of a repeated submission, None for a new one.
 
         Raises:
@@ -159,7 +161,7 @@ class Queues:
         if message is None:
             return None
         payload = again.get("payload") if again else message.metadata.get("payload")
-        if payload != given.payload:
+        if payload != submission.payload:
             raise Conflict(f"The id {id} is of another message", hint="Make another")
         answered = again or next((run.data for run in runs if run.data["message_id"] == message.id), None)
         run_id = answered["id"] if answered else message.metadata.get("steered")
@@ -173,23 +175,23 @@ class Queues:
             ended="canceled" if "queue_canceled_at" in message.metadata else ended,
         )
 
-    async def add(self, branch: LiveBranch, given: Submission) -> Receipt:
+    async def add(self, branch: LiveBranch, submission: Submission) -> Receipt:
         """Queue a message and sync it to disk.
 
         Raises:
             PyagentdError: There is no text, the agent is unknown, or the disk refused.
         """
-        if given.text is None:
-            text = await turns.text_to_queue(branch, given.at)
+        if submission.text is None:
+            text = await turns.text_to_queue(branch, submission.at)
         else:
-            text = writable(given.text.strip())
+            text = writable(submission.text.strip())
         if not text:
             raise BadRequest("The prompt is empty", hint="Write something")
         turn_agent.require_agent(
-            self._kernel.presets, branch.ref, branch.conversation, str(given.metadata.get("agent") or "")
+            self._kernel.presets, branch.ref, branch.conversation, str(submission.metadata.get("agent") or "")
         )
-        message_id = branch.queue.add(text, given)
-        self._options[message_id] = given.options
+        message_id = branch.queue.add(text, submission)
+        self._options[message_id] = submission.options
         self._kernel.hints.note(branch.ref, "queue", message_id)
         self.tell(branch)
         await branch.recorder.commit()

@@ -157,7 +157,7 @@ def preset_of_turn(own: Preset, agent: Preset, *, shipped: bool = False) -> Pres
     Denies of both apply. Commands are the session's, unless it was opened read-only without any: then they are the
     agent's. Backend and model of a shipped preset are only defaults: a session with another backend keeps its own.
     """
-    asked = own if shipped and agent.backend != own.backend else agent
+    source = own if shipped and agent.backend != own.backend else agent
     return replace(
         own,
         **{name: getattr(agent, name) for name in _OF_AGENT},
@@ -169,9 +169,9 @@ def preset_of_turn(own: Preset, agent: Preset, *, shipped: bool = False) -> Pres
             network=own.shell.network and agent.shell.network,
             confine=own.shell.confine or agent.shell.confine,
         ),
-        backend=asked.backend,
-        model=asked.model,
-        max_tokens=asked.max_tokens,
+        backend=source.backend,
+        model=source.model,
+        max_tokens=source.max_tokens,
     )
 
 

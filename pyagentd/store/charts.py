@@ -240,20 +240,20 @@ _AGENT_TOOLS = ("PersistentAgent", "mission", "task")
 
 def turns(conversation: Conversation) -> Iterator[tuple[Message, Chart]]:
     """Yield each prompt of the user that was answered, with the timeline of its turn."""
-    asked: Message | None = None
+    prompt: Message | None = None
     answers: list[Message] = []
     for message in [*conversation.messages.values(), None]:
         if message is not None and message.role == "assistant":
             answers.append(message)
         elif message is None or message.role == "user":
-            if asked is not None and (rows := list(_steps(asked, answers, conversation))):
-                yield asked, _from_first(rows)
-            asked, answers = message, []
+            if prompt is not None and (rows := list(_steps(prompt, answers, conversation))):
+                yield prompt, _from_first(rows)
+            prompt, answers = message, []
 
 
-def _steps(asked: Message, answers: Sequence[Message], conversation: Conversation) -> Iterator[Row]:
+def _steps(prompt: Message, answers: Sequence[Message], conversation: Conversation) -> Iterator[Row]:
     """Yield a row for each request and each call, in epoch ms."""
-    before = float(asked.row.get("created_at") or 0)  # where what came before the next request ends
+    before = float(prompt.row.get("created_at") or 0)  # where what came before the next request ends
     asks = conversation.asks.values()
     waits = {
         str(each.get("tool_call_id")): each for each in asks if each.get("created_at") and each.get("decided_at")

@@ -172,8 +172,8 @@ def child_environment(client: Mapping[str, str]) -> dict[str, str]:
     possible = {
         name: value for name, value in client.items() if name and "=" not in name and "\0" not in name + value
     }
-    given = {each: possible[each] for each in possible if not is_secret(each) and not _MEANING.fullmatch(each)}
-    return {"TERM": "dumb", **inherited, **given}
+    usable = {each: possible[each] for each in possible if not is_secret(each) and not _MEANING.fullmatch(each)}
+    return {"TERM": "dumb", **inherited, **usable}
 
 
 def is_secret(name: str) -> bool:

@@ -53,9 +53,9 @@ def new_token() -> str:
     return os.urandom(32).hex()
 
 
-def token_matches(expected: str, given: object) -> bool:
+def token_matches(expected: str, token: object) -> bool:
     """Compare in constant time; only a string can match."""
-    return isinstance(given, str) and hmac.compare_digest(expected.encode(), given.encode("utf-8", "replace"))
+    return isinstance(token, str) and hmac.compare_digest(expected.encode(), token.encode("utf-8", "replace"))
 
 
 def same_user(peer: socket.socket) -> bool:

@@ -61,10 +61,10 @@ class Operation:
             BadRequest: The arguments are invalid, or the operation needs a human and the client has none.
             PyagentdError: The operation's own errors.
         """
-        given = self.bind(arguments)
+        arguments_by_name = self.bind(arguments)
         if self.human and not client.human:
             raise BadRequest(f"{self.name} needs a person", hint="Say hello with human t where somebody answers")
-        return await self.run(client, **given)
+        return await self.run(client, **arguments_by_name)
 
     def bind(self, arguments: object) -> dict[str, Any]:
         """Return the keyword arguments in ``arguments``, the argument list of a call.
@@ -83,18 +83,18 @@ class Operation:
             case _:
                 raise BadRequest(f"{self.name} takes one plist", hint=f"It takes {self.arguments}.")
 
-    def bind_named(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the keyword arguments in ``given``, by their names in Python; raises as ``bind``."""
-        unknown = given.keys() - self.parameters.keys()
-        if unknown or not given.keys() >= {*self.required}:
-            missing = [name for name in self.required if name not in given]
+    def bind_named(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the keyword arguments in ``arguments``, by their names in Python; raises as ``bind``."""
+        unknown = arguments.keys() - self.parameters.keys()
+        if unknown or not arguments.keys() >= {*self.required}:
+            missing = [name for name in self.required if name not in arguments]
             complaints = [
                 *(["unknown " + " ".join(map(self._unknown, sorted(unknown)))] if unknown else []),
                 *(["missing " + " ".join(map(_key, missing))] if missing else []),
             ]
             raise BadRequest(f"{self.name}: {', '.join(complaints)}", hint=f"It takes {self.arguments}.")
         bound = {}
-        for name, value in given.items():
+        for name, value in arguments.items():
             parameter = self.parameters[name]
             if value is None and name not in self.required:
                 continue
