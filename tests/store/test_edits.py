@@ -490,6 +490,15 @@ FOUND: list[tuple[str, list[Turn], list[Splice]]] = [
         ],
         [Splice(0, 6, "0\n"), Splice(472, 474, "### 0\n")],
     ),
+    # of an answer whose paragraphs changed places, and which begins twice alike, nothing is of the prompt above
+    (
+        "shell",
+        [
+            Turn(prompt="0", error="no\nmore"),
+            Turn(prompt="0", steps=(Step(texts=("0\n\n0001\n\n0",), calls=(QUIET,)),)),
+        ],
+        [Splice(40, 45, ""), Splice(49, 49, "0001\n\n")],
+    ),
     # an answer that is nothing but a heading, below a prompt that became a part of the one above
     ("shell", [Turn(prompt="a"), Turn(prompt="0", steps=(Step(texts=("", "\n\n### ")),))], [Splice(9, 13, "## ")]),
 ]

@@ -397,18 +397,17 @@ def _at_pieces(
     """Return ``kept`` with differences shifted back to the beginnings of pieces, where the texts allow both.
 
     Otherwise the beginning of a ``hidden`` piece that begins like the next one would be matched and its rest be
-    missing; a ``shown`` piece that begins like a missing one before it would lack its beginning; and new text above a
-    block would come behind the fence with which both begin.
+    missing; a ``shown`` piece that begins like a missing one before it would lack its beginning; and new text above
+    one of the ``units`` that begins like it would come inside it. It may do so where the unit differs further down,
+    too, since then the text above stays as it was.
     """
     moved = list(kept)
     for number, (_, after) in enumerate(pairwise(kept)):
         before = moved[number]
         end = before.old + before.size
         if before.new + before.size != after.new:
-            torn = _range_around(shown, end)
-            if torn is None or not text.startswith("```", torn[0]):
-                torn = _range_around(units, end)
-            size = end - torn[0] if torn is not None and end == after.old else 0
+            unit = _range_around(units, end)
+            size = end - unit[0] if unit is not None and end == after.old and unit[1] <= end + after.size else 0
             if 0 < size <= before.size and body.endswith("\n" + text[end - size : end], 0, after.new):
                 moved[number] = before._replace(size=before.size - size)
                 moved[number + 1] = TextMatch(after.old - size, after.new - size, after.size + size)
