@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from difflib import unified_diff
+from functools import lru_cache
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple, NotRequired, TypedDict, cast
 from urllib.parse import urlsplit
@@ -858,7 +859,12 @@ def misspelt(front: Mapping[str, Any]) -> Iterator[tuple[int, str]]:
 def preset_notes(ref: BranchRef) -> list[str]:
     """Return notes about keys and tools in a branch's ``preset.md`` that are probably misspelt; blocks."""
     file = paths.preset_file(ref.branch_dir)
-    return [f"{file}:{line}: {text}" for line, text in misspelt(presetfile.read(file).front)]
+    return [f"{file}:{line}: {text}" for line, text in _misspelt_in(presetfile.content(file), file)]
+
+
+@lru_cache(maxsize=16)  # parsing takes longer than the rest of an attach
+def _misspelt_in(data: bytes, file: Path) -> tuple[tuple[int, str], ...]:
+    return tuple(misspelt(presetfile.decode(data, file).front))
 
 
 def summary(meter: Meter) -> dict[str, Any]:
