@@ -145,6 +145,7 @@ def test_a_long_request_is_sent_in_chunks_that_are_it() -> None:
 def test_what_steps_join_is_what_one_request_says() -> None:
     writer, kept = body_writer(), dict[object, Any]()
     said = [message for number in range(60) for message in (user(f"{number} " * 9_000), assistant("yes"))]
+    earlier = []
     for count in (0, 1, 40, 41, 60, 100, 120, 90, 30, 31, 120):  # also of a conversation that was cut
         body = writer.write({}, tuple(said[:count]), kept=kept)
         alone = body_writer().write({}, tuple(said[:count]))
@@ -154,6 +155,8 @@ def test_what_steps_join_is_what_one_request_says() -> None:
             count // 2
         ) + ["user"] * (count % 2)
         assert body.size == len(body.to_bytes())
+        earlier.append((body, alone.to_bytes()))
+    assert all(body.to_bytes() == sent for body, sent in earlier)  # no step changes what one before it sent
 
 
 def test_half_a_surrogate_pair_can_be_sent() -> None:
