@@ -144,7 +144,8 @@ class Body:
 
     def chunks(self) -> Iterator[bytes]:
         """Yield the bytes of the request, some messages at a time, so that no copy of the whole is made."""
-        begin = body_beginning(self.head, self.key)
+        values = b"".join(b'"%s":%s,' % (name.encode(), value) for name, value in self.head.items())
+        begin = b'{%s"%s":[' % (values, self.key.encode())
         if self.joined:
             yield begin
             yield from self.joined
@@ -159,9 +160,3 @@ class Body:
     def to_bytes(self) -> bytes:
         """Return the whole request."""
         return b"".join(self.chunks())
-
-
-def body_beginning(head: Mapping[str, bytes], key: str) -> bytes:
-    """Return the beginning of a request, up to its messages."""
-    values = b"".join(b'"%s":%s,' % (name.encode(), value) for name, value in head.items())
-    return b'{%s"%s":[' % (values, key.encode())

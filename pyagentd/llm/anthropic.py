@@ -57,10 +57,10 @@ Quirk = Literal["temperature", "thinking budget", "thinking", "effort"]
 
 
 def settings_body(request: ModelRequest, quirks: Set[Quirk] = frozenset()) -> Json:
-    """Return the arguments of ``messages.create`` for ``request``, without ``messages`` and ``stream``."""
+    """Return the body of ``request`` without ``messages``, for a model with these quirks."""
     budget = request.thinking_budget
     # The budget counts against max_tokens, and the API refuses a temperature with it.
-    body: Json = {"model": request.model, "max_tokens": request.max_tokens + (budget or 0)}
+    body: Json = {"model": request.model, "max_tokens": request.max_tokens + (budget or 0), "stream": True}
     if request.system.strip():
         body["system"] = _system(request.system)
     if request.tools:
@@ -80,10 +80,13 @@ def settings_body(request: ModelRequest, quirks: Set[Quirk] = frozenset()) -> Js
 
 def message_items(message: Message) -> list[Json]:
     """Return the item of ``messages`` for ``message``; an empty list when nothing in it can be sent."""
-    blocks = [block for part in message.parts if (block := _block(part)) is not None]
+    results: list[Json] = []
+    others: list[Json] = []
+    for part in message.parts:
+        if (block := _block(part)) is not None:
+            (results if isinstance(part, ToolResult) else others).append(block)
     # The API wants results before any text of the same message.
-    content = sorted(blocks, key=lambda block: block["type"] != "tool_result")
-    return [{"role": message.role, "content": content}] if content else []
+    return [{"role": message.role, "content": results + others}] if results or others else []
 
 
 def _written_system(text: str) -> list[Json]:
@@ -302,10 +305,7 @@ class AnthropicBackend(HttpBackend[Quirk]):
     list_path = "/v1/models?limit=1000"
     api = "Messages API"
     decoder = StepDecoder
-
-    def settings(self, request: ModelRequest, quirks: Set[Quirk]) -> Json:
-        """Return the body without the conversation."""
-        return settings_body(request, quirks) | {"stream": True}
+    settings = staticmethod(settings_body)
 
     def writer(self, quirks: Set[Quirk]) -> BodyWriter:
         """Return a new writer of bodies."""

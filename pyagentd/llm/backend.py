@@ -16,7 +16,7 @@ from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 import msgspec
 
 from pyagentd.errors import TransientProviderError
-from pyagentd.messages import Body, Mark, Message, Reasoning, Text, ToolCall, Usage, begins_with, body_beginning
+from pyagentd.messages import Body, Mark, Message, Reasoning, Text, ToolCall, Usage, begins_with
 
 _CHUNK = 512 << 10  # about how many bytes of a request are sent at once
 MAX_ARGUMENTS = 1_000_000  # characters of one call's arguments; a call with more is not made, see ``ToolCall``
@@ -81,17 +81,6 @@ class _SentMessages:
             self.size += len(text) + 1
         return len(self.json) - before
 
-    def join(self, end: int) -> None:
-        """Join the messages before number ``end``, some hundred kilobytes of them at a time."""
-        if self.size - sum(map(len, self.joined)) < _CHUNK:
-            return
-        size = 0
-        for number in range(self.alone, end):
-            size += len(self.json[number]) + 1
-            if size >= _CHUNK:
-                self.joined.append(b",".join((*self.json[self.alone : number + 1], b"")))
-                self.alone, size = number + 1, 0
-
 
 class BodyWriter:
     """Writes the request bodies of one client; a step serialises only its new messages, not the whole conversation.
@@ -135,53 +124,56 @@ class BodyWriter:
             first: Items to send before the messages.
             kept: The branch's cache of what was written, see ``ModelRequest``.
         """
-        sent = self._written_messages(tuple(messages), list(first), {} if kept is None else kept)
-        written = {
-            name: (self._long if isinstance(value, (list, str)) else encode)(value) for name, value in head.items()
-        }
-        marked = self._cache_marks(sent)
-        sent.join(min([*marked, max(0, len(sent.json) - 1)]))  # before the first breakpoint and the last item
-        longer = sum(len(mark.json) - len(sent.json[number]) for number, mark in marked.items())
+        whole, opening, kept = tuple(messages), list(first), {} if kept is None else kept
+        sent: _SentMessages | None = kept.get(self)
+        if sent is None or sent.first != opening or not begins_with(whole, sent.messages):
+            sent = _SentMessages(opening)
+            sent.add(opening)
+        for message in whole[len(sent.messages) :]:
+            sent.items.append(sent.add(self._items(message)))
+        sent.messages = whole
+        kept[self] = sent
+        sent.marks, longer = self._cache_marks(sent)
+        # Joined before the first breakpoint and the last item, some hundred kilobytes of them at a time.
+        end = min([*sent.marks, max(0, len(sent.json) - 1)])
+        if sent.size - sum(map(len, sent.joined)) >= _CHUNK:
+            size = 0
+            for number in range(sent.alone, end):
+                size += len(sent.json[number]) + 1
+                if size >= _CHUNK:
+                    sent.joined.append(b",".join((*sent.json[sent.alone : number + 1], b"")))
+                    sent.alone, size = number + 1, 0
+        written: dict[str, bytes] = {}
+        size = len(key) + 7 + sent.size + longer - (1 if sent.json else 0)  # no comma behind the last
+        for name, value in head.items():
+            written[name] = json = (self._long if isinstance(value, (list, str)) else encode)(value)
+            size += len(name) + len(json) + 4
         return Body(
             head=written,
             messages=sent.json,
             count=len(sent.json),
-            marked=marked,
+            marked=sent.marks,
             key=key,
             joined=tuple(sent.joined),
             alone=sent.alone,
-            size=len(body_beginning(written, key))
-            + sent.size
-            + longer
-            + (1 if sent.json else 2),  # no comma behind the last
+            size=size,
         )
 
-    def _written_messages(
-        self, messages: tuple[Message, ...], first: list[Mapping[str, Any]], kept: dict[object, Any]
-    ) -> _SentMessages:
-        """Return the serialised messages, and store them in ``kept``."""
-        sent: _SentMessages | None = kept.get(self)
-        if sent is None or sent.first != first or not begins_with(messages, sent.messages):
-            sent = _SentMessages(first)
-            sent.add(first)
-        sent.items += [sent.add(self._items(message)) for message in messages[len(sent.messages) :]]
-        sent.messages = messages
-        kept[self] = sent
-        return sent
-
-    def _cache_marks(self, sent: _SentMessages) -> dict[int, Mark]:
+    def _cache_marks(self, sent: _SentMessages) -> tuple[dict[int, Mark], int]:
+        """Return the breakpoints by number of the item, and how much longer they make the request."""
         found: dict[int, Mark] = {}
+        longer = 0
         if self._mark is None:
-            return found
+            return found, longer
         number = len(sent.json)
         for message, items in zip(reversed(sent.messages), reversed(sent.items), strict=True):
             if len(found) == self._marks:
                 break
             number -= items
             if items and message.role == "user":
-                found[number] = sent.marks.get(number) or self._mark(message, sent.json[number])
-        sent.marks = found
-        return found
+                found[number] = mark = sent.marks.get(number) or self._mark(message, sent.json[number])
+                longer += len(mark.json) - len(sent.json[number])
+        return found, longer
 
 
 StopReason = Literal["end_turn", "tool_use", "max_tokens", "refusal", "stop_sequence", "pause_turn"]

@@ -15,7 +15,8 @@ import shutil
 import stat
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from pyagentd import regularfile
@@ -443,18 +444,13 @@ def _draft(path: Path) -> Iterator[Path]:
         raise
 
 
-class _Refusals:
+@dataclass(slots=True)
+class _Refusals(AbstractContextManager[object]):
     """Turns errors of the system in the block into ``StoreError``; a class is faster, and a turn needs twenty."""
 
-    __slots__ = ("_but", "_path")
-
-    def __init__(self, path: Path, but: tuple[type[OSError], ...] = ()) -> None:
-        self._path = path
-        self._but = but
-
-    def __enter__(self) -> None:
-        pass
+    path: Path
+    but: tuple[type[OSError], ...] = ()
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, OSError) and not isinstance(error, self._but):
-            raise StoreError(f"{self._path}: {error.strerror or error}") from error
+        if isinstance(error, OSError) and not isinstance(error, self.but):
+            raise StoreError(f"{self.path}: {error.strerror or error}") from error

@@ -196,7 +196,37 @@ class TraceWriter:
             at_ms: When, epoch.
         """
         try:
-            self._write(self._request_lines(body, step=step, attempt=attempt, purpose=purpose, at_ms=at_ms))
+            self._look_at_file()
+            lines, head = [], dict(body.head)
+            for name in _BLOBS:
+                if name in head:
+                    data, known = head[name], self._blobs.get(name)
+                    if known is None or known[0] is not data:
+                        self._blobs[name] = known = (data, hashlib.sha256(data).hexdigest())
+                    digest = known[1]
+                    head[name] = b'{"digest":"%s"}' % digest.encode()
+                    if self._known.get(name) != digest:
+                        lines.append(b'{"type":"blob","digest":"%s","data":%s}' % (digest.encode(), data))
+                        self._known[name] = digest
+            base, same = self._find_base(body)
+            self._id = f"{self._run_id}/{purpose}/{step}/{attempt}"
+            facts = {
+                "type": "request",
+                "id": self._id,
+                "run_id": self._run_id,
+                "step": step,
+                "attempt": attempt,
+                "purpose": purpose,
+                "at": at_ms,
+                "base": base,
+                "same": same,
+                **({} if body.key == "messages" else {"key": body.key}),
+                "marks": [[number, block, value] for number, (_, block, value) in body.marked.items() if block >= 0],
+            }
+            told = b",".join(b'"%s":%s' % (name.encode(), value) for name, value in head.items())
+            messages = b",".join(body.messages[same : body.count])
+            lines.append(b'%s,"head":{%s},"messages":[%s]}' % (as_json(facts).encode()[:-1], told, messages))
+            self._write(lines)
             self._problem = ""
         except (StoreError, OSError) as error:
             self._forget()
@@ -224,42 +254,6 @@ class TraceWriter:
         return self._step
 
     # -- lines -------------------------------------------------------------------------------------------------
-
-    def _request_lines(self, body: Body, *, step: int, attempt: int, purpose: str, at_ms: int) -> list[bytes]:
-        self._look_at_file()
-        lines, head = [], dict(body.head)
-        for name in _BLOBS:
-            if name in head:
-                data, digest = head[name], self._digest(name, head[name])
-                head[name] = b'{"digest":"%s"}' % digest.encode()
-                if self._known.get(name) != digest:
-                    lines.append(b'{"type":"blob","digest":"%s","data":%s}' % (digest.encode(), data))
-                    self._known[name] = digest
-        base, same = self._find_base(body)
-        self._id = f"{self._run_id}/{purpose}/{step}/{attempt}"
-        facts = {
-            "type": "request",
-            "id": self._id,
-            "run_id": self._run_id,
-            "step": step,
-            "attempt": attempt,
-            "purpose": purpose,
-            "at": at_ms,
-            "base": base,
-            "same": same,
-            **({} if body.key == "messages" else {"key": body.key}),
-            "marks": [[number, block, value] for number, (_, block, value) in body.marked.items() if block >= 0],
-        }
-        told = b",".join(b'"%s":%s' % (name.encode(), value) for name, value in head.items())
-        messages = b",".join(body.messages[same : body.count])
-        lines.append(b'%s,"head":{%s},"messages":[%s]}' % (as_json(facts).encode()[:-1], told, messages))
-        return lines
-
-    def _digest(self, name: str, data: bytes) -> str:
-        known = self._blobs.get(name)
-        if known is None or known[0] is not data:
-            self._blobs[name] = known = (data, hashlib.sha256(data).hexdigest())
-        return known[1]
 
     def _find_base(self, body: Body) -> tuple[str | None, int]:
         """Return which request ``body`` continues and how many messages are the same, and take it as the last one."""
