@@ -106,9 +106,12 @@ class Pulse:
     def _beat(self) -> None:
         self._due = max(self._due, self._loop.time() - _SAVED_UP * self._period) + self._period
         try:
-            # Recording may itself ask to show, so the second set is taken only after the first ran.
-            _run(self._record)
-            _run(self._show)
+            # Recording may itself ask to show, so the second set is taken only after the first ran. If a callback
+            # fails, the rest run with the next beat.
+            for flushes in (self._record, self._show):
+                for flush in list(flushes):
+                    del flushes[flush]
+                    flush()
         finally:
             waiting = self._record or self._show
             self._timer = self._loop.call_at(self._due, self._beat) if waiting else None
@@ -116,13 +119,6 @@ class Pulse:
 
 def _run_if_waiting(flushes: dict[Callable[[], None], None], flush: Callable[[], None]) -> None:
     if flush in flushes:
-        del flushes[flush]
-        flush()
-
-
-def _run(flushes: dict[Callable[[], None], None]) -> None:
-    """Run each requested callback once; if one fails, the rest run with the next beat."""
-    for flush in list(flushes):
         del flushes[flush]
         flush()
 

@@ -296,19 +296,19 @@ LOOK_S = 1.0
 CHANGE_S = 20.0  # saving runs the user's hooks, such as formatters
 
 
+@dataclass(frozen=True, slots=True)
 class RunBuffers:
     """Reads and changes buffers for the runs of one branch; see ``tools.spec.Buffers``."""
 
-    def __init__(self, clients: EmacsClients, branch: LiveBranch) -> None:
-        self._clients = clients
-        self._branch = branch
-        self._loop = asyncio.get_running_loop()
+    clients: EmacsClients
+    branch: LiveBranch
+    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
 
     async def look(self, path: str, *, whole: bool) -> EditorView:
         """Return a file's buffer, from all Emacsen asked at once; one with unsaved changes comes first."""
-        if not self._clients.with_buffers():
+        if not self.clients.with_buffers():
             return EditorView()
-        clients = self._clients.with_buffers(self._clients.kernel.watchers_of(self._branch))
+        clients = self.clients.with_buffers(self.clients.kernel.watchers_of(self.branch))
         seen = await asyncio.gather(*(self._look(client, path, whole) for client in clients))
         showing = [one for one in seen if one.is_open]
         changed = [one for one in showing if one.modified]
@@ -320,15 +320,15 @@ class RunBuffers:
 
     def look_now(self, path: str, *, whole: bool) -> EditorView:
         """Call ``look`` from a thread."""
-        if not self._clients.with_buffers():
+        if not self.clients.with_buffers():
             return EditorView()
-        return asyncio.run_coroutine_threadsafe(self.look(path, whole=whole), self._loop).result()
+        return asyncio.run_coroutine_threadsafe(self.look(path, whole=whole), self.loop).result()
 
     async def change(self, path: str, seen: EditorView, edits: Sequence[Replacement]) -> ChangeOutcome:
         """Make the Emacs that showed the text change and save it; an "unknown" outcome may have changed it too."""
         facts = {"path": path, "version": seen.version, "edits": [list(edit) for edit in edits]}
         try:
-            reply = await self._clients.ask(cast(Sink, seen.source), "change", facts, timeout_s=CHANGE_S)
+            reply = await self.clients.ask(cast(Sink, seen.source), "change", facts, timeout_s=CHANGE_S)
         except NoAnswer as error:
             return ChangeOutcome(outcome="unknown", reason=str(error))
         reason = str(reply.get("reason") or "")
@@ -342,7 +342,7 @@ class RunBuffers:
 
     async def _look(self, client: Sink, path: str, whole: bool) -> EditorView:
         try:
-            reply = await self._clients.ask(client, "look", {"path": path, "whole": whole}, timeout_s=LOOK_S)
+            reply = await self.clients.ask(client, "look", {"path": path, "whole": whole}, timeout_s=LOOK_S)
         except NoAnswer as error:
             log.info("%s: %s", path, error)
             return EditorView(silent=True)

@@ -243,7 +243,7 @@ class Hooks(Feature):
 
     async def model_for(self, run: "RunBuilder", model: str, preset: Preset) -> str:
         """Return the model of a run, as changed by hooks."""
-        hooks = self._of_run(run)
+        hooks = RunHooks(self, run.branch, run.root, run.run_id, run.options, run.witness)
         if not hooks.is_any("model.resolve"):
             return model
         facts = {"model": model, "preset": preset.name, "backend": preset.backend}
@@ -254,7 +254,7 @@ class Hooks(Feature):
 
     def context_for(self, run: "RunBuilder") -> Mapping[str, Any]:
         """Return the hooks for the calls of a run."""
-        return {"hooks": self._of_run(run)}
+        return {"hooks": RunHooks(self, run.branch, run.root, run.run_id, run.options, run.witness)}
 
     def _run_ended(self, ended: RunEnded) -> None:
         """Call the hooks for the end of a run, in the background."""
@@ -285,9 +285,6 @@ class Hooks(Feature):
     def _of(self, branch: LiveBranch, options: SendOptions, run_id: str) -> "RunHooks":
         root = Path(branch.conversation.session.get("workspace_root") or Path.home())
         return RunHooks(self, branch, root, run_id, options)
-
-    def _of_run(self, run: "RunBuilder") -> "RunHooks":
-        return RunHooks(self, run.branch, run.root, run.run_id, run.options, run.witness)
 
     # -- functions of clients ------------------------------------------------------------------------------------
 

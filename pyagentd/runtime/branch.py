@@ -378,15 +378,6 @@ class LiveBranch:
         """
         await asyncio.gather(self.recorder.commit(), self.document.flush())
 
-    async def write_prompt(self) -> None:
-        """Write the document if its file lacks text of the prompt, before a model sees that.
-
-        Raises:
-            StoreError: The disk failed.
-        """
-        if self.document.lacks_text:
-            await self.document.flush()
-
     def stop(self, why: str = "") -> None:
         """Abort the run, with ``why`` as the reason; its task ends when the run has ended."""
         if self.run is not None:

@@ -238,7 +238,7 @@ class LiveDocument:
         self._logged = 0
         self._oldest = self.revision
         self._known: dict[str, int] = {}
-        self.know(file.sha256, self.revision)
+        self.know(file.formatted.sha256, self.revision)
 
     @property
     def document(self) -> Document:
@@ -718,15 +718,21 @@ class DocumentSync:
         Raises:
             StoreError: The disk refused.
         """
-        while self._is_due or self._is_writing:
+        while self._is_due or (self._writing is not None and not self._writing.done()):
             await self._write()
 
-    @property
-    def lacks_text(self) -> bool:
-        """Whether the file lacks more than blank lines, with which the text of a run begins."""
-        if self._live is None:
-            return not self.complete
-        return any(hunk.end > hunk.begin or hunk.text.strip() for edit, _ in self._live.unsaved for hunk in edit)
+    async def write_prompt(self) -> None:
+        """Write the file before a model sees the prompt, if it lacks more than the blank lines before an answer.
+
+        Raises:
+            StoreError: The disk refused.
+        """
+        lacks_text = self._live is None and not self.complete
+        for edit, _ in self._live.unsaved if self._live is not None else ():
+            for hunk in edit:
+                lacks_text |= hunk.end > hunk.begin or bool(hunk.text.strip())
+        if lacks_text:
+            await self.flush()
 
     @property
     def is_current(self) -> bool:
@@ -747,10 +753,6 @@ class DocumentSync:
         if self.settings not in (None, self.seen) and (live is None or live.document.body):
             return True  # settings are not written into an empty document
         return not self.complete or (live is not None and (bool(live.unsaved) or live.is_dirty))
-
-    @property
-    def _is_writing(self) -> bool:
-        return self._writing is not None and not self._writing.done()
 
     def set_block(self, settings: Settings, seen: Settings) -> None:
         """Set the Local Variables to ``settings``, except for values that differ from ``seen`` by now."""
@@ -786,7 +788,7 @@ class DocumentSync:
 
     async def _write(self) -> None:
         """Write once, or wait for the write in progress; a cancelled caller does not cancel the write."""
-        if self._writing is None or not self._is_writing:
+        if self._writing is None or self._writing.done():
             self._writing = asyncio.create_task(self._persist())
             self._writing.add_done_callback(_retrieve_error)
         await asyncio.shield(self._writing)
@@ -828,10 +830,11 @@ class DocumentSync:
         if write.has_heading:  # it was written with the text, unless it was removed
             live.heading = ""
         del live.unsaved[: write.edits]
-        live.know(file.sha256, write.revision)
+        sha256 = file.formatted.sha256
+        live.know(sha256, write.revision)
         if self.inserts is write.inserts:  # else another run began, with its own marker
             self._kept = write.seq
-            self._versions.append(DocumentVersion(sha256=file.sha256, seq=write.seq, marker=write.marker))
+            self._versions.append(DocumentVersion(sha256=sha256, seq=write.seq, marker=write.marker))
             only_runs = not live.is_dirty and all(is_runs for _, is_runs in live.unsaved)
             if len(_by_and_by) > _KEPT and not self._is_watched() and only_runs:
                 self._forget()
@@ -880,7 +883,7 @@ class DocumentSync:
             live.set_spans(spans)
             live.is_dirty = False
         if not live.unsaved and not live.heading:
-            live.know(found.sha256, live.revision)
+            live.know(found.formatted.sha256, live.revision)
         self._schedule()
         return live
 
@@ -909,7 +912,7 @@ class DocumentSync:
         def read() -> tuple[CachedDocument, RunText, int, Sequence[Insert]]:
             run = replace(begun, inserts=self._run_inserts(known, forgotten))
             found = document_cache.read(self._path)
-            return (found, run, *run.missing_inserts(found.document, found.sha256))
+            return (found, run, *run.missing_inserts(found.document, found.formatted.sha256))
 
         stamp = stamp_of(self._path)
         is_small = not forgotten and (stamp is None or stamp.size <= _SMALL)  # a thread takes longer to wake

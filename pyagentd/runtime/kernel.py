@@ -336,7 +336,7 @@ class Kernel:
             recorder=branch.recorder,
             view=view,
             settings=settings,
-            prepare=branch.write_prompt,
+            prepare=branch.document.write_prompt,
             observe=partial(self.observe, branch),
             steering=partial(self.queue.take_steering, branch, run_id),
             resumed=resumed,

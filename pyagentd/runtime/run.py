@@ -477,31 +477,15 @@ Around = Callable[[ToolCall, Awaitable[Envelope]], Awaitable[Envelope]]
 """Wraps one call, which is made when the second argument is awaited; returns its outcome."""
 
 
+@dataclass(slots=True, kw_only=True)
 class ToolCaller:
-    """Makes the calls of one run.
+    """Makes the calls of one run."""
 
-    Args:
-        tools: The tools of the run, by name.
-        context: The context that is passed to each tool.
-        authority: Decides whether a call is allowed.
-        answer: Records the outcome of each call, and the start of those with side effects.
-        around: Wraps each call.
-    """
-
-    def __init__(
-        self,
-        *,
-        tools: Mapping[str, ToolSpec],
-        context: ToolContext,
-        authority: Authority,
-        answer: AnswerRecorder,
-        around: Around | None,
-    ) -> None:
-        self._around = around
-        self._tools = tools
-        self._context = context
-        self._authority = authority
-        self._answer = answer
+    tools: Mapping[str, ToolSpec]  # by name
+    context: ToolContext  # passed to each tool
+    authority: Authority  # decides whether a call is allowed
+    answer: AnswerRecorder  # records the outcome of each call, and the start of those with side effects
+    around: Around | None  # wraps each call
 
     async def complete(
         self,
@@ -542,7 +526,7 @@ class ToolCaller:
         groups: list[list[ToolCall]] = []
         joinable = False
         for call in calls:
-            spec = self._tools.get(call.name)
+            spec = self.tools.get(call.name)
             parallel = spec is None or spec.parallel_safe
             if parallel and joinable:
                 groups[-1].append(call)
@@ -554,23 +538,23 @@ class ToolCaller:
     async def _make(self, call: ToolCall, stand_in: ToolSpec | None, position: CallPosition) -> ToolResult:
         try:
             outcome = self._invoke(call, stand_in, position)
-            made = await (outcome if self._around is None else self._around(call, outcome))
+            made = await (outcome if self.around is None else self.around(call, outcome))
         finally:
             position.leave()
-        return self._answer.result(call, made)
+        return self.answer.result(call, made)
 
     async def _invoke(self, call: ToolCall, stand_in: ToolSpec | None, position: CallPosition) -> Envelope:
         if stand_in is not None:
-            return await invoke(stand_in, {}, self._context, decided_before)
-        spec = self._tools.get(call.name)
+            return await invoke(stand_in, {}, self.context, decided_before)
+        spec = self.tools.get(call.name)
         if spec is None:
-            known = ", ".join(sorted(self._tools)) or "none"
-            self._authority.note_refused(None, call, "There is no such tool here")
+            known = ", ".join(sorted(self.tools)) or "none"
+            self.authority.note_refused(None, call, "There is no such tool here")
             return Envelope(ok=False, text=f"There is no tool {call.name!r}. Available: {known}.", duration_ms=0)
         if call.unreadable:
             return Envelope(ok=False, text=_unreadable(call), duration_ms=0)
-        hooks = None if self._context.hooks is None else _CallHooks(self._context.hooks, call)
-        context = replace(self._context, call_id=call.id, hooks=hooks)
+        hooks = None if self.context.hooks is None else _CallHooks(self.context.hooks, call)
+        context = replace(self.context, call_id=call.id, hooks=hooks)
         decided = False
 
         async def authorise(action: Action) -> EditedCall | None:
@@ -581,17 +565,17 @@ class ToolCaller:
             if spec.confirming is not None:
                 wanted = replace(spec, confirm=await spec.confirming(dict(asked.input), context))
             try:
-                return await self._authority.authorise(AskedCall(asked, wanted, action, context), position)
+                return await self.authority.authorise(AskedCall(asked, wanted, action, context), position)
             finally:
                 position.leave()
 
         def began() -> None:
             if spec.kind != "read" and not spec.repeatable:
-                self._answer.began(call)
+                self.answer.began(call)
 
         made = await invoke(spec, dict(call.input), context, authorise, began)
         if not (made.ok or decided or (hooks is not None and hooks.asked)):
-            self._authority.note_refused(spec, call, made.text)
+            self.authority.note_refused(spec, call, made.text)
         return made
 
 
@@ -715,12 +699,17 @@ class ToolOffer:
     def add(self, tools: Mapping[str, ToolSpec], *, servers: Sequence[str] = ()) -> None:
         """Add tools that ``servers`` announced; only before the first request."""
         self._schemas: tuple[ToolSchema, ...] = ()
-        usual = {name: spec for name, spec in {**self.tools, **tools}.items() if name != NAME}
-        self._searched = {name: spec for name, spec in usual.items() if name not in CORE}
-        tokens = sum(estimated_tokens(str(schema_of(spec))) for spec in self._searched.values())
+        usual = {**self.tools, **tools}
+        usual.pop(NAME, None)
+        self._searched: dict[str, ToolSpec] = {}
+        tokens = 0
+        for name, spec in usual.items():
+            if name not in CORE:
+                self._searched[name] = spec
+                tokens += estimated_tokens(str(schema_of(spec)))
         self._all = tokens <= self._most
         before = () if self._all else self._before()
-        self._found = dict.fromkeys(name for name in before if name in self._searched)
+        self._found = dict.fromkeys(filter(self._searched.__contains__, before))
         self.tools.clear()  # ``ToolCaller`` shares this mapping
         self.tools.update(usual if self._all else {**usual, NAME: self._search(servers)})
 

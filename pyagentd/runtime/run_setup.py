@@ -103,27 +103,22 @@ LARGEST = attachments.LARGEST_SHOWN
 LARGEST_TOGETHER = 15_000_000  # bytes in a request; earlier ones take precedence, so that they stay attached
 
 
+@dataclass(slots=True)
 class Attachments:
-    """The attachments of one run's messages.
+    """The attachments of one run's messages."""
 
-    Args:
-        branch_dir: The directory that holds ``files/``.
-        kept: The branch's cache of what was sent, see ``ModelRequest``.
-    """
-
-    def __init__(self, branch_dir: Path, kept: dict[object, Any]) -> None:
-        self._branch_dir = branch_dir
-        self._kept = kept
-        # Completed messages and their attachments' bytes by ``id`` of the message; the same objects for each request.
-        self._shown: dict[int, tuple[weakref.ref[Message], Message, int]] = {}
+    branch_dir: Path  # it holds ``files/``
+    kept: dict[object, Any]  # the branch's cache of what was sent, see ``ModelRequest``
+    # Completed messages and their attachments' bytes by ``id`` of the message; the same objects for each request.
+    completed: dict[int, tuple[weakref.ref[Message], Message, int]] = field(default_factory=dict)
 
     def shown(self, messages: tuple[Message, ...]) -> Awaitable[tuple[Message, ...]] | None:
         """Return the messages with their attachments; None if nothing is linked."""
-        linking_nothing: tuple[Message, ...] = self._kept.get(Attachments, ())
+        linking_nothing: tuple[Message, ...] = self.kept.get(Attachments, ())
         known = len(linking_nothing) if begins_with(messages, linking_nothing) else 0
         if any(map(_may_link, messages[known:])):
             return asyncio.to_thread(self._messages, messages)
-        self._kept[Attachments] = messages
+        self.kept[Attachments] = messages
         return None
 
     def _messages(self, messages: Sequence[Message]) -> tuple[Message, ...]:
@@ -135,20 +130,20 @@ class Attachments:
         return tuple(made)
 
     def _message(self, message: Message, room: int) -> tuple[Message, int]:
-        known = self._shown.get(id(message))
+        known = self.completed.get(id(message))
         if known is not None and known[0]() is message:
             return known[1], known[2]
         parts: list[Part] = []
         size = 0
         for part in message.parts:
             if isinstance(part, Text):
-                for shown, taken in _of_text(part.text, self._branch_dir, room - size):
+                for shown, taken in _of_text(part.text, self.branch_dir, room - size):
                     parts.append(shown)
                     size += taken
             parts.append(part)
         shown_message = replace(message, parts=tuple(parts))
         key = id(message)
-        self._shown[key] = (weakref.ref(message, lambda _: self._shown.pop(key, None)), shown_message, size)
+        self.completed[key] = (weakref.ref(message, lambda _: self.completed.pop(key, None)), shown_message, size)
         return shown_message, size
 
 
@@ -451,6 +446,9 @@ class RunBuilder:
         tools = {name: made[name] for name in plan.permitted if name in made}
         for each in kernel.features_with("further_tools"):
             tools |= each.further_tools(self, plan.wanted, plan.taken | made.keys(), self.permitted)
+        context: dict[str, Any] = {}
+        for each in kernel.features_with("context_for"):
+            context |= each.context_for(self)
         self.offer = ToolOffer(tools, partial(found_before, branch.conversation), window=model_plan.window)
         settings = RunSettings(
             backend=self._watch_backend(plan.backend, plan),
@@ -460,7 +458,18 @@ class RunBuilder:
             system=model_plan.system,
             tools=tools,
             offer=self.offer,
-            context=self._tool_context(),
+            context=ToolContext(
+                root=self.root,
+                branch_dir=ref.branch_dir,
+                spool_dir=paths.files_dir(ref.branch_dir),
+                readable=self.authority.readable,
+                env={
+                    name: text for name, text in self.options.env.items() if name not in kernel.config.key_variables
+                },
+                scope=shell_scope(self.rules, ref, self.ancestors, kernel.config, self.root),
+                notify=branch.say,
+                **context,
+            ),
             authority=self.authority,
             temperature=plan.preset.temperature,
             **model_plan.longest,
@@ -608,7 +617,7 @@ class RunBuilder:
             if (watcher := each.watcher_for(self)) is not None:
                 watchers.append(watcher)
         return WatchedBackend(
-            backend,
+            backend=backend,
             trace=plan.trace,
             run_id=self.run_id,
             clock=self.kernel.clock,
@@ -665,22 +674,6 @@ class RunBuilder:
         for watched in (ref, *self.ancestors):
             details = {"asker": ref.key, "agent": agent, "tool": tool, "action": action}
             self.kernel.publish(Event("denied", watched.key, 0, (details,)))
-
-    def _tool_context(self) -> ToolContext:
-        kernel, branch = self.kernel, self.branch
-        context: dict[str, Any] = {}
-        for each in kernel.features_with("context_for"):
-            context |= each.context_for(self)
-        return ToolContext(
-            root=self.root,
-            branch_dir=branch.ref.branch_dir,
-            spool_dir=paths.files_dir(branch.ref.branch_dir),
-            readable=self.authority.readable,
-            env={name: value for name, value in self.options.env.items() if name not in kernel.config.key_variables},
-            scope=shell_scope(self.rules, branch.ref, self.ancestors, kernel.config, self.root),
-            notify=branch.say,
-            **context,
-        )
 
 
 # Resuming a run that an earlier daemon suspended in a branch.

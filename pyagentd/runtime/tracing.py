@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, aclosing, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from pyagentd.clock import Clock, epoch_ms
@@ -36,49 +36,32 @@ Watcher = Callable[[ModelRequest], RequestWatch]
 """Called with each request of a run before it is sent; returns its watch."""
 
 
+@dataclass(slots=True, kw_only=True)
 class WatchedBackend:
-    """The backend of one run, which completes, traces and watches its requests.
+    """The backend of one run, which completes, traces and watches its requests."""
 
-    Args:
-        backend: The backend that answers.
-        trace: Records each request as it was sent, and duration and end of its answer.
-        run_id: The id of the run.
-        clock: Gives the time of a request.
-        watchers: Further watchers of each request.
-        completed: Returns the messages with their attachments; None if a request has none.
-    """
-
-    def __init__(
-        self,
-        backend: Backend,
-        *,
-        trace: TraceWriter,
-        run_id: str,
-        clock: Clock,
-        watchers: Sequence[Watcher] = (),
-        completed: Callable[[tuple[Message, ...]], Awaitable[tuple[Message, ...]] | None] = lambda messages: None,
-    ) -> None:
-        self._backend = backend
-        self._trace = trace
-        self._run_id = run_id
-        self._clock = clock
-        self._watchers = tuple(watchers)
-        self._completed = completed
+    backend: Backend  # answers them
+    trace: TraceWriter  # records each request as it was sent, and duration and end of its answer
+    run_id: str
+    clock: Clock  # gives the time of a request
+    watchers: Sequence[Watcher] = ()  # further watchers of each request
+    # Returns the messages with their attachments; None if a request has none.
+    completed: Callable[[tuple[Message, ...]], Awaitable[tuple[Message, ...]] | None] = lambda messages: None
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[StreamItem], None]:
         """Send ``request`` and yield its answer, see ``Backend``."""
-        step = _Step(self._trace, self._trace.next_step(self._run_id), self._clock, request.purpose)
+        step = _Step(self.trace, self.trace.next_step(self.run_id), self.clock, request.purpose)
         watching: list[RequestWatch] = [step]
         inside: Callable[[], AbstractContextManager[object]] = nullcontext
-        for watcher in self._watchers:
+        for watcher in self.watchers:
             watching.append(watch := watcher(request))
             inside = watch.inside or inside
         error: PyagentdError | None = None
         try:
-            pending = self._completed(request.messages)
+            pending = self.completed(request.messages)
             messages = request.messages if pending is None else await pending
             completed = replace(request, messages=messages, sent=step.sent)
-            async with aclosing(self._backend.stream(completed)) as batches:
+            async with aclosing(self.backend.stream(completed)) as batches:
                 while True:
                     # Only the wait is inside: between batches, the consumer's context applies.
                     with inside():
@@ -97,7 +80,7 @@ class WatchedBackend:
 
     async def close(self) -> None:
         """Close the wrapped backend."""
-        await self._backend.close()
+        await self.backend.close()
 
 
 class _Step:

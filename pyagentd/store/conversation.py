@@ -184,7 +184,6 @@ class Conversation:
             case "part":
                 self._apply_part(row.data)
                 self._touch(row.data["message_id"])
-                self._note_state(row.data)
             case "message":
                 self._apply_message(row.data)
                 self._touch(row.data["id"])
@@ -286,41 +285,37 @@ class Conversation:
             return
         message = self.queued.get(data["id"]) or Message(data)
         message.row = data
-        if message.is_waiting:
+        if metadata.get("queued_at") or metadata.get("queue_canceled_at"):
             self.queued[message.id] = message
         else:  # it fires: behind the answers it waited for, whatever came in between
             self.queued.pop(message.id, None)
             self.messages[message.id] = message
-
-    def _note_state(self, data: Mapping[str, Any]) -> None:
-        """Note whether a part is open, and whether it is a call that has failed."""
-        known, state = data["id"] in self.parts, data["data_json"].get("state")
-        call = data["data_json"].get("toolCallId")
-        if known and state in ("streaming", "input-available"):
-            self.open_parts.setdefault(data["id"])
-        else:
-            self.open_parts.pop(data["id"], None)
-        if known and state == "output-error":
-            self.failed[str(call)] = None
-        elif known and self.failed and call is not None:
-            self.failed.pop(str(call), None)
 
     def _touch(self, message_id: str) -> None:
         self._touched.pop(message_id, None)
         self._touched[message_id] = self.last_seq
 
     def _apply_part(self, data: dict[str, Any]) -> None:
-        if (known := self.parts.get(data["id"])) is not None:
-            known.row, known.deltas = data, []
-            return
-        message = self.messages.get(data["message_id"]) or self.queued.get(data["message_id"])
-        if message is None:
-            return  # a log that was cut by hand; a part without its message cannot be shown anywhere
-        self.parts[data["id"]] = Part(data)
-        message.parts.append(self.parts[data["id"]])
-        self.by_type.setdefault(data["type"], []).append(self.parts[data["id"]])
-        if len(message.parts) > 1 and message.parts[-2].row["index"] > data["index"]:
-            message.parts.sort(key=lambda other: other.row["index"])
+        if (part := self.parts.get(data["id"])) is not None:
+            part.row, part.deltas = data, []
+        else:
+            message = self.messages.get(data["message_id"]) or self.queued.get(data["message_id"])
+            if message is None:
+                return  # a log that was cut by hand; a part without its message cannot be shown anywhere
+            self.parts[data["id"]] = part = Part(data)
+            message.parts.append(part)
+            self.by_type.setdefault(data["type"], []).append(part)
+            if len(message.parts) > 1 and message.parts[-2].row["index"] > data["index"]:
+                message.parts.sort(key=lambda other: other.row["index"])
+        state, call = data["data_json"].get("state"), data["data_json"].get("toolCallId")
+        if state in ("streaming", "input-available"):
+            self.open_parts.setdefault(data["id"])
+        else:
+            self.open_parts.pop(data["id"], None)
+        if state == "output-error":
+            self.failed[str(call)] = None
+        elif self.failed and call is not None:
+            self.failed.pop(str(call), None)
 
     def _apply_run(self, row: Row) -> None:
         known = self.runs.get(row.data["id"])
@@ -383,8 +378,8 @@ class Request(NamedTuple):
 def usage_of(recorded: object) -> Usage:
     """Return a recorded usage; values that are no numbers count as 0."""
     values = recorded if isinstance(recorded, dict) else {}
-    counts = {key: values.get(key) for key in ("input", "output", "reasoning", "cache_read", "cache_write")}
-    return Usage(**{key: value if type(value) is int and value > 0 else 0 for key, value in counts.items()})
+    names = ("input", "output", "reasoning", "cache_read", "cache_write")
+    return Usage(**{key: n if type(n := values.get(key)) is int and n > 0 else 0 for key in names})
 
 
 def message_usage(message: Message) -> Usage:

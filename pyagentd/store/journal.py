@@ -256,16 +256,6 @@ def line_of(row: Row) -> bytes:
         return json.dumps(value, allow_nan=False, separators=(",", ":")).encode() + b"\n"
 
 
-def writable_row(row: Row) -> tuple[Row, bytes]:
-    """Return ``row`` as it will be read, and its line: values that are no JSON, or nested too deeply, become text."""
-    try:
-        line = line_of(row)
-        kept = _flatten(row, line)
-    except (ValueError, RecursionError):
-        kept = row._replace(data=storable(row.data, _DEEPEST))
-    return kept, line if kept is row else line_of(kept)
-
-
 def row_of(text: bytes) -> Row | None:
     """Return the row in ``text``, or None."""
     try:
@@ -423,9 +413,14 @@ class Journal:
         rows: list[Row] = []
         lines = [b"\n"] if self._newline_due else []
         for number, (type, fields) in enumerate(given, self.last_seq + 1):
-            row, line = writable_row(Row(number, type, dict(fields)))
-            rows.append(row)
-            lines.append(line)
+            row = Row(number, type, dict(fields))
+            try:
+                line = line_of(row)
+                kept = _flatten(row, line)
+            except (ValueError, RecursionError):  # values that are no JSON, or nested too deeply, become text
+                kept = row._replace(data=storable(row.data, _DEEPEST))
+            rows.append(kept)
+            lines.append(line if kept is row else line_of(kept))
         data = b"".join(lines)
         self._torn = True  # until all of it is written
         atomic.append_fd(self._fd, data, self._path)
@@ -731,4 +726,7 @@ def rows_of_message(parts: Iterable[Mapping[str, Any]], **message: Any) -> list[
     """Return the rows, type and data, of a new message with these parts; ``message`` is as for ``message_row``."""
     row = message_row(**message)
     of = {"message_id": row["id"], "session_id": row["session_id"], "now_ms": row["created_at"]}
-    return [("message", row), *(("part", part_row(**of, index=n, data=data)) for n, data in enumerate(parts))]
+    rows = [("message", row)]
+    for number, data in enumerate(parts):
+        rows.append(("part", part_row(**of, index=number, data=data)))
+    return rows

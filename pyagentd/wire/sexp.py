@@ -104,40 +104,28 @@ def _write(value: Any, put: _Put) -> None:
         put(str(value))
     elif kind is Symbol:
         put(_symbol(value))
-    elif kind is dict:
-        _write_plist(value, put)
-    elif kind is list or kind is tuple:
-        _write_list(value, put)
+    elif kind is dict or kind is list or kind is tuple:
+        if not value:
+            put("nil")
+            return
+        opening = "("
+        if kind is dict:
+            for key, item in value.items():
+                if not isinstance(key, str):
+                    raise Unencodable(f"A key must be a string, not {type(key).__name__}")
+                put(opening + _keyword(key.value if isinstance(key, Enum) else key) + " ")
+                _write(item, put)
+                opening = " "
+        else:
+            for item in value:
+                put(opening)
+                _write(item, put)
+                opening = " "
+        put(")")
     elif kind is float:
         put(_float(value))
     else:
         _write_other(value, put)
-
-
-def _write_list(items: Sequence[object], put: _Put) -> None:
-    if not items:
-        put("nil")
-        return
-    opening = "("
-    for item in items:
-        put(opening)
-        _write(item, put)
-        opening = " "
-    put(")")
-
-
-def _write_plist(mapping: Mapping[object, object], put: _Put) -> None:
-    if not mapping:
-        put("nil")
-        return
-    opening = "("
-    for key, item in mapping.items():
-        if not isinstance(key, str):
-            raise Unencodable(f"A key must be a string, not {type(key).__name__}")
-        put(opening + _keyword(key.value if isinstance(key, Enum) else key) + " ")
-        _write(item, put)
-        opening = " "
-    put(")")
 
 
 def _write_other(value: object, put: _Put) -> None:
@@ -156,9 +144,9 @@ def _write_other(value: object, put: _Put) -> None:
         case Vector():
             put(f"[{' '.join(map(print_lisp, value))}]")
         case list() | tuple():
-            _write_list(value, put)
+            _write(list(value), put)
         case Mapping():
-            _write_plist(value, put)
+            _write(dict(value), put)
         case bytes() | bytearray() | memoryview():
             raise Unencodable("Bytes cannot travel", hint="Decode them, or send base64.")
         case _:
@@ -293,26 +281,21 @@ def _atom(token: str) -> Any:
         case "##":
             return Symbol("")
     if token[0] in "+-.0123456789":
-        return _number(token)
+        if _INTEGER.fullmatch(token):
+            try:
+                return int(token.rstrip("."))
+            except ValueError:  # CPython limits the digits of a conversion, quadratic in their number
+                raise SexpError("The integer has too many digits") from None
+        if _FLOAT.fullmatch(token):
+            return float(token)
+        if special := _SPECIAL_FLOAT.fullmatch(token):
+            value = math.inf if special[2] == "INF" else math.nan
+            return -value if special[1] == "-" else value
     return Symbol(token)
 
 
 _CACHED_LENGTH: Final = 64  # so that the cache stays small whatever a client sends
 _known_atom = lru_cache(maxsize=4096)(_atom)
-
-
-def _number(token: str) -> int | float | Symbol:
-    if _INTEGER.fullmatch(token):
-        try:
-            return int(token.rstrip("."))
-        except ValueError:  # CPython limits the digits of a conversion, quadratic in their number
-            raise SexpError("The integer has too many digits") from None
-    if _FLOAT.fullmatch(token):
-        return float(token)
-    if special := _SPECIAL_FLOAT.fullmatch(token):
-        value = math.inf if special[2] == "INF" else math.nan
-        return -value if special[1] == "-" else value
-    return Symbol(token)
 
 
 def _unescape_one(escape: re.Match[str]) -> str:

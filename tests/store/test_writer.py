@@ -62,7 +62,7 @@ class TestApply:
 class TestFile:
     def test_what_was_written_is_read_back(self, path: Path) -> None:
         doc, _ = apply(Document(), 0, insert("### hi\n\n", None), insert("Hello"))
-        assert write_document(path, doc).sha256 == body_sha256("### hi\n\nHello")
+        assert write_document(path, doc).formatted.sha256 == body_sha256("### hi\n\nHello")
         assert document.read(path) == doc
 
     def test_a_file_that_changed_since_it_was_read_is_not_overwritten(self, path: Path) -> None:
@@ -89,6 +89,6 @@ class TestFile:
         parsed_before = document_cache.parsed
         read = document_cache.read(path)
         doc, _ = apply(read.document, marker, insert(" there"))
-        assert write_document(path, doc, read).sha256 == body_sha256("### hi\n\nHello there")
+        assert write_document(path, doc, read).formatted.sha256 == body_sha256("### hi\n\nHello there")
         assert document.read(path) == doc
         assert document_cache.parsed == parsed_before

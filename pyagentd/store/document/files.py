@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 from pyagentd import regularfile
 from pyagentd.errors import StoreError
-from pyagentd.events import InsertRole
 from pyagentd.store import atomic
 from pyagentd.store.document import text
 from pyagentd.store.document.pieces import TextMatch, common_text
@@ -159,11 +158,6 @@ class CachedDocument:
         """The document."""
         return self.formatted.document
 
-    @property
-    def sha256(self) -> str:
-        """The hash of its body."""
-        return self.formatted.sha256
-
 
 class DocumentCache:
     """The documents that were used last; thread-safe.
@@ -260,9 +254,18 @@ def write_document(path: Path, doc: Document, before: CachedDocument | None = No
 
 def apply(doc: Document, marker: int, *inserts: Insert) -> tuple[Document, int]:
     """Return the document with ``inserts`` in order at offset ``marker``, and the marker behind them."""
-    text = "".join(insert.text for insert in inserts)
-    length = len(text)
-    spans = doc.spans
+    texts: list[str] = []
+    own: list[Span] = []
+    place = marker
+    for insert in inserts:
+        texts.append(insert.text)
+        begin, place = place, place + len(insert.text)
+        match insert.role:
+            case ("tool", call_id):
+                own.append(Span(begin, place, "tool", call_id))
+            case "response" | "ignore":
+                own.append(Span(begin, place, insert.role))
+    length, spans = place - marker, doc.spans
     # The first span that ends behind the marker: it contains the marker, or begins at or after it.
     index = bisect_left(spans, marker + 1, key=lambda span: span.end)
     left, right = spans[:index], spans[index:]
@@ -270,23 +273,9 @@ def apply(doc: Document, marker: int, *inserts: Insert) -> tuple[Document, int]:
         left = (*left, right[0]._replace(end=marker))
         right = (right[0]._replace(start=marker), *right[1:])
     shifted = [Span(start + length, end + length, kind, id) for start, end, kind, id in right]
-    own, place = [], marker
-    for insert in inserts:
-        own += _span(place, place := place + len(insert.text), insert.role)
     joined = (*left[:-1], *merge_spans([*left[-1:], *own, *shifted[:1]]), *shifted[1:])
-    body = "".join((doc.body[:marker], text, doc.body[marker:]))
+    body = "".join((doc.body[:marker], *texts, doc.body[marker:]))
     return replace(doc, body=body, spans=joined), marker + length
-
-
-def _span(start: int, end: int, role: InsertRole) -> list[Span]:
-    match role:
-        case None:
-            return []
-        case ("tool", call_id):
-            return [Span(start, end, "tool", call_id)]
-        case "response" | "ignore":
-            return [Span(start, end, role)]
-    raise ValueError(f"no role: {role!r}")
 
 
 # Edits of a document: applying them, adapting concurrent ones, and computing the edit between two texts.

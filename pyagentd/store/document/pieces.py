@@ -430,10 +430,10 @@ def fragments(text: str, start: int = 0, end: int | None = None) -> Iterator[tup
     of which an editor removed the trailing blank is an empty prompt, unless it is all of a recorded text.
     """
     stop = len(text) if end is None else end
-    cuts = list(_HEADING.finditer(text, start, stop))
-    begins = [start, *(cut.end() for cut in cuts)]
-    ends = [*(cut.start() for cut in cuts), stop]
-    for begin, right in zip(begins, ends, strict=True):
+    behind = start
+    for cut in (*_HEADING.finditer(text, start, stop), None):
+        begin = behind
+        right, behind = cut.span() if cut else (stop, stop)
         piece = text[begin:right].rstrip(BLANK)
         right = begin + len(piece)
         piece = piece.lstrip(BLANK)

@@ -1042,15 +1042,15 @@ def align_turn(
         return None
     if conversation.open_parts or conversation.touched_since(seen.seq, seen.messages):
         return None
-    new = []
+    new = {}
     for message in reversed(conversation.messages.values()):
         if message.id in seen.messages:
             break
-        new.append(message)
+        new[message.id] = message
     if len(new) + len(seen.messages) != len(conversation.messages):
         return None
     view = View(ids=set(seen.calls))
-    for message in reversed(new):
+    for message in reversed(new.values()):
         if message.is_hidden or any(part.type == COMPACTION for part in message.parts):
             return None
         if message.role == "user":
@@ -1062,7 +1062,7 @@ def align_turn(
     made = view.to_messages()
     if made and (made[0].role, made[-1].role) != ("user", "assistant"):
         return None
-    messages = seen.messages | {message.id for message in new}
+    messages = seen.messages | new.keys()
     seen = ModelView(seq=conversation.last_seq, messages=messages, view=seen.view + made, calls=view.ids)
     found = list(fragments(body, laid - len(RUN_CLOSE), end))
     prompt = _prompt([body[found[0][0] : found[-1][1]]] if found else [])
