@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, NotRequired, TypedDict, cast
 
@@ -591,11 +592,9 @@ class Conversations(Group):
 
         A slash command is answered at once. ``settings`` apply to this message only.
         """
-        options = send_options(client, env, allow)
-        metadata = await self._metadata(branch, options, agent, model, settings)
         at = DocumentVersion(revision=revision, after=after, marker=end - 1)
-        submission = Submission(text=None, at=at, options=options, id=id, metadata=metadata)
-        return await self._submit(client, branch, submission)
+        given = Submission(text=None, at=at, options=send_options(client, env, allow), id=id)
+        return await self._submit(client, branch, given, agent, model, settings)
 
     async def prompt(
         self,
@@ -618,19 +617,19 @@ class Conversations(Group):
         ``command`` "never" the text is always a message, and with "always" every command is run.
         """
         options = send_options(client, env, allow)
-        metadata = await self._metadata(branch, options, agent, model, settings)
-        submission = Submission(text=text, options=options, id=id, metadata=metadata, steer=steer, command=command)
-        return await self._submit(client, branch, submission)
+        given = Submission(text=text, options=options, id=id, steer=steer, command=command)
+        return await self._submit(client, branch, given, agent, model, settings)
 
-    async def _metadata(
+    async def _submit(
         self,
+        client: Client,
         branch: str,
-        options: SendOptions,
+        message: Submission,
         agent: str | None,
         model: str | None,
         settings: Mapping[str, Any],
-    ) -> dict[str, Any]:
-        """Return the metadata of a message that sets preset, model (``[BACKEND/]MODEL``) or settings of its turn.
+    ) -> PromptReceipt | CommandAnswered:
+        """Submit a message that may set preset, model (``[BACKEND/]MODEL``) or settings of its turn.
 
         Raises:
             BadRequest: A setting is unknown or of the wrong kind, or there is no such model.
@@ -641,11 +640,19 @@ class Conversations(Group):
             if given := {name: value for name, value in settings.items() if value is not None}:
                 metadata["settings"] = given
             if own := given.get("model"):
-                given["model"] = await self._model_named(branch, own, options)
+                given["model"] = await self._model_named(branch, own, message.options)
         if model:
-            provider, _, name = (await self._model_named(branch, model, options)).rpartition("/")
+            provider, _, name = (await self._model_named(branch, model, message.options)).rpartition("/")
             metadata["model"] = {"provider_id": provider or None, "model_id": name}
-        return metadata
+        submission = replace(message, metadata=metadata)
+        async with self._kernel.using(self._ref(branch)) as live:
+            if live.document.trouble or live.run is None:  # record nothing if the typed text cannot be saved
+                await live.document.flush()
+            if (done := await run_if_command(self._kernel, live, submission, client)) is not None:
+                receipt, command = done
+                return {**prompt_receipt(receipt), "message": receipt.message_id or None, "command": command}
+            made = await self._kernel.submit(live, submission)
+        return prompt_receipt(made)
 
     async def _model_named(self, branch: str, model: str, options: SendOptions) -> str:
         """Return the full name of the model that a message names, checked as in ``/model``."""
@@ -655,16 +662,6 @@ class Conversations(Group):
             async with kernel.using(ref) as live:
                 live.say(checked.note)
         return checked.model
-
-    async def _submit(self, client: Client, branch: str, submission: Submission) -> PromptReceipt | CommandAnswered:
-        async with self._kernel.using(self._ref(branch)) as live:
-            if live.document.trouble or live.run is None:  # record nothing if the typed text cannot be saved
-                await live.document.flush()
-            if (done := await run_if_command(self._kernel, live, submission, client)) is not None:
-                receipt, command = done
-                return {**prompt_receipt(receipt), "message": receipt.message_id or None, "command": command}
-            made = await self._kernel.submit(live, submission)
-        return prompt_receipt(made)
 
     async def abort(self, client: Client, *, branch: str) -> AbortReply:
         """Stop the branch's run."""

@@ -104,10 +104,12 @@ class Servers(Feature):
         """Stop all servers."""
         await self.pool.close()
 
+    def adjusts(self, preset: Preset) -> bool:
+        """Return whether runs of the preset get the tools of MCP servers: not if it is read-only."""
+        return not preset.read_only
+
     def settings_for(self, run: "RunBuilder", settings: RunSettings) -> RunSettings:
-        """Add the tools of MCP servers to a run, unless its preset is read-only."""
-        if run.preset.read_only:
-            return settings
+        """Add the tools of MCP servers to a run."""
         return replace(settings, ready=partial(self._join, run))
 
     async def before_prompt(self, branch: LiveBranch, prompt: Prompt, options: SendOptions, run_id: str) -> Prompt:

@@ -113,10 +113,12 @@ class Missions(Feature):
         )
         return (tool,)
 
+    def adjusts(self, preset: Preset) -> bool:
+        """Return whether the runs of the preset are missions: it has a signature."""
+        return bool(preset.signature)
+
     def settings_for(self, run: "RunBuilder", settings: RunSettings) -> RunSettings:
         """Make the run of a preset with a signature a mission."""
-        if not run.preset.signature:
-            return settings
         given = run.message.get("mission") or {}
         mission = features.missions.mission_of(run.run_id, run.preset, run.branch.conversation, given)
         make = partial(

@@ -835,8 +835,8 @@ class DocumentSync:
         if self.inserts is write.inserts:  # else another run began, with its own marker
             self._kept = write.seq
             self._versions.append(DocumentVersion(sha256=sha256, seq=write.seq, marker=write.marker))
-            only_runs = not live.is_dirty and all(is_runs for _, is_runs in live.unsaved)
-            if len(_by_and_by) > _KEPT and not self._is_watched() and only_runs:
+            may_be_forgotten = len(_by_and_by) > _KEPT and not self._is_watched() and not live.is_dirty
+            if may_be_forgotten and all(is_runs for _, is_runs in live.unsaved):
                 self._forget()
         self._written(write.revision, file.stamp)
 

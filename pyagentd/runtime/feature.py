@@ -166,7 +166,7 @@ class Feature:
         return {}
 
     def context_for(self, run: "RunBuilder") -> Mapping[str, Any]:
-        """Return fields of ``ToolContext`` for the calls of a run."""
+        """Return fields of ``ToolContext`` for the calls of a run; of a provider of tools, if the run has any."""
         return {}
 
     # -- a run ---------------------------------------------------------------------------------------------------
@@ -186,6 +186,10 @@ class Feature:
     async def model_for(self, run: "RunBuilder", model: str, preset: Preset) -> str:
         """Return the model of a run, possibly changed."""
         return model
+
+    def adjusts(self, preset: Preset) -> bool:
+        """Return whether ``settings_for`` may change the settings of a run of this preset."""
+        return True
 
     def settings_for(self, run: "RunBuilder", settings: RunSettings) -> RunSettings:
         """Return the settings of a run, possibly changed."""

@@ -253,7 +253,7 @@ def shell_scope(
     hooks of the workspace ``root`` are protected too, so that no command can disable a hook that guards tool calls.
     """
     family = (ref, *ancestors)
-    top = paths.session_dir_of(family[-1].branch_dir)
+    top = family[-1].session_dir
 
     @cache  # computed on demand: most runs have no command
     def ours() -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
@@ -333,6 +333,8 @@ class RunPlan:
     permitted: Sequence[str]  # those of them that are allowed
     tools: Mapping[str, ToolSpec]  # tools that are the same in each run, by name
     providers: Sequence["Feature"]  # features that make further tools for each run
+    contexts: Sequence["Feature"]  # ... that add to the context of its calls
+    adjusting: Sequence["Feature"]  # ... that change its settings
     taken: frozenset[str]  # names of the daemon's tools, offered or not
     reads_skills: bool  # whether files beside the skills may be read
     skills: str  # the section of the system prompt about skills
@@ -447,7 +449,7 @@ class RunBuilder:
         for each in kernel.features_with("further_tools"):
             tools |= each.further_tools(self, plan.wanted, plan.taken | made.keys(), self.permitted)
         context: dict[str, Any] = {}
-        for each in kernel.features_with("context_for"):
+        for each in plan.contexts:
             context |= each.context_for(self)
         self.offer = ToolOffer(tools, partial(found_before, branch.conversation), window=model_plan.window)
         settings = RunSettings(
@@ -486,7 +488,7 @@ class RunBuilder:
         )
         if kernel.named.is_named(ref):
             settings = replace(settings, fresh=partial(self._renew, plan))
-        for each in kernel.features_with("settings_for"):
+        for each in plan.adjusting:
             settings = each.settings_for(self, settings)
         return self._with_fitter(settings)
 
@@ -553,6 +555,8 @@ class RunBuilder:
             tools[instructions.NAME] = skill_tool(
                 branch.skills_read, place.skills, lambda: _skills_now(kernel.config, place)
             )
+        with_tools = [each for each in providers if not set(each.tool_names).isdisjoint(permitted)]
+        contexts = kernel.features_with("context_for")
         plan = RunPlan(
             made_of=made_of,
             blocks=blocks,
@@ -566,7 +570,9 @@ class RunBuilder:
             wanted=wanted,
             permitted=permitted,
             tools=tools,
-            providers=[each for each in providers if not set(each.tool_names).isdisjoint(permitted)],
+            providers=with_tools,
+            contexts=[each for each in contexts if not each.tool_names or each in with_tools],
+            adjusting=[each for each in kernel.features_with("settings_for") if each.adjusts(preset)],
             taken=frozenset(taken),
             reads_skills=reads_skills,
             skills=skills_index(place.skills) if has_skills else "",

@@ -288,10 +288,42 @@ class Outbox:
 
     def flush(self) -> None:
         """Send what is queued, until the socket is full."""
+        batch: list[bytes] = []
+        total = 0
         while self._queue and not self._paused:
-            batch = self._next_batch()
-            if batch:
+            entry = self._queue[0]
+            try:
+                encoded = entry.encoded()
+            except (Unencodable, TypeError):
+                _log.exception("An event of kind %s cannot be sent", entry.kind)
+                encoded = b""
+            if len(encoded) > _LARGEST:
+                _log.error("An event of kind %s is too large for a frame", entry.kind)
+                self._forget(entry.branch)
+                self._resync(entry.branch, self._shown.get(entry.branch, 0))
+                continue
+            if batch and total + len(encoded) > BATCH:
                 self._write(frame(_HEAD + b" ".join(batch) + _TAIL))
+                batch, total = [], 0
+                continue
+            if encoded:
+                batch.append(encoded)
+                total += len(encoded) + 1
+            self._queue.popleft()
+            self._size -= entry.size
+            for newest in (self._last, self._last_row):
+                if newest.get(entry.branch) is entry:
+                    del newest[entry.branch]
+            if entry.subject is not None:
+                self._latest.pop(entry.subject, None)
+            if entry.seq:
+                self._shown[entry.branch] = entry.seq
+            if entry.seq != entry.row:
+                self._unfinished.add(entry.branch)
+            elif entry.row:
+                self._unfinished.discard(entry.branch)
+        if batch:
+            self._write(frame(_HEAD + b" ".join(batch) + _TAIL))
 
     def _wake(self, *, urgent: bool = False) -> None:
         if self._queue and not self._paused:
@@ -348,41 +380,6 @@ class Outbox:
         if entry.row:
             self._last_row[entry.branch] = entry
         self._size += entry.size
-
-    def _next_batch(self) -> list[bytes]:
-        batch: list[bytes] = []
-        total = 0
-        while self._queue:
-            entry = self._queue[0]
-            try:
-                encoded = entry.encoded()
-            except (Unencodable, TypeError):
-                _log.exception("An event of kind %s cannot be sent", entry.kind)
-                encoded = b""
-            if len(encoded) > _LARGEST:
-                _log.error("An event of kind %s is too large for a frame", entry.kind)
-                self._forget(entry.branch)
-                self._resync(entry.branch, self._shown.get(entry.branch, 0))
-                continue
-            if batch and total + len(encoded) > BATCH:
-                break
-            if encoded:
-                batch.append(encoded)
-                total += len(encoded) + 1
-            self._queue.popleft()
-            self._size -= entry.size
-            for newest in (self._last, self._last_row):
-                if newest.get(entry.branch) is entry:
-                    del newest[entry.branch]
-            if entry.subject is not None:
-                self._latest.pop(entry.subject, None)
-            if entry.seq:
-                self._shown[entry.branch] = entry.seq
-            if entry.seq != entry.row:
-                self._unfinished.add(entry.branch)
-            elif entry.row:
-                self._unfinished.discard(entry.branch)
-        return batch
 
     def _overflow(self) -> None:
         """Drop the backlog; each of its branches starts again after the last row that was shown completely."""
