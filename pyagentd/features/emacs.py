@@ -224,14 +224,6 @@ class EmacsClients(Feature):
                 found.setdefault(tool.name, (client, tool))
         return found
 
-    def with_hook(self, event: str, branch: LiveBranch) -> list[Sink]:
-        """Return the clients that watch ``branch`` and have hook functions for ``event``."""
-        if not self._offers:
-            return []
-        clients = {client for client, offered in self._offers.items() if event in offered.hooks}
-        watching = dict.fromkeys(self.kernel.watchers_of(branch)) if clients else ()
-        return [client for client in watching if client in clients]
-
     def names(self) -> set[str]:
         """Return the names of all offered tools."""
         return {tool.name for offered in self._offers.values() for tool in offered.tools}
@@ -296,7 +288,17 @@ LOOK_S = 1.0
 CHANGE_S = 20.0  # saving runs the user's hooks, such as formatters
 
 
-@dataclass(frozen=True, slots=True)
+def clients_with_hook(kernel: "Kernel", event: str, branch: LiveBranch) -> list[Sink]:
+    """Return the clients that watch ``branch`` and have hook functions for ``event``."""
+    emacs = kernel.find(EmacsClients)
+    if emacs is None or not emacs._offers:
+        return []
+    clients = {client for client, offered in emacs._offers.items() if event in offered.hooks}
+    watching = dict.fromkeys(kernel.watchers_of(branch)) if clients else ()
+    return [client for client in watching if client in clients]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class RunBuffers:
     """Reads and changes buffers for the runs of one branch; see ``tools.spec.Buffers``."""
 

@@ -22,7 +22,7 @@ from pyagentd import installation, reader
 from pyagentd.config.tables import HookSettings
 from pyagentd.errors import Blocked, ToolError
 from pyagentd.events import Sink
-from pyagentd.features.emacs import EmacsClients, NoAnswer, TooLong
+from pyagentd.features.emacs import EmacsClients, NoAnswer, TooLong, clients_with_hook
 from pyagentd.policy.action import Action
 from pyagentd.policy.presets import Preset
 from pyagentd.runtime.branch import LiveBranch
@@ -288,11 +288,6 @@ class Hooks(Feature):
 
     # -- functions of clients ------------------------------------------------------------------------------------
 
-    def clients_for(self, event: str, branch: LiveBranch) -> list[Sink]:
-        """Return the clients that watch a branch and have functions for ``event``."""
-        clients = self.kernel.find(EmacsClients)
-        return [] if clients is None else clients.with_hook(event, branch)
-
     async def ask(self, client: Sink, facts: Mapping[str, Any]) -> HookAnswer:
         """Call the hook function of a client and return its answer.
 
@@ -405,7 +400,7 @@ class RunHooks:
             name = " ".join(hook.command)[:80]
             self._note(event, name, word)
             yield name, word
-        for client in self._hooks.clients_for(event, self.branch):
+        for client in clients_with_hook(self._hooks.kernel, event, self.branch):
             word = await self._hooks.ask(client, {**common, **facts})
             name = f"function of {getattr(client, 'name', 'Emacs')}"
             self._note(event, name, word)
@@ -415,7 +410,7 @@ class RunHooks:
         """Return whether there may be a hook for an event."""
         return (
             event in map(attrgetter("event"), self._hooks.kernel.config.hooks)
-            or bool(self._hooks.clients_for(event, self.branch))
+            or bool(clients_with_hook(self._hooks.kernel, event, self.branch))
             or os.path.isdir(f"{self.root}/.pyagentd")  # noqa: PTH112 - twice for each call of a tool
         )
 

@@ -9,7 +9,7 @@ import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypedDict
 
 from pyagentd import reader
@@ -502,39 +502,25 @@ AskHuman = Callable[[Mapping[str, Any], Callable[[], object]], Awaitable[Answer]
 _NOTED = 300  # characters of a call refused before it became an action
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
 class Authority:
-    """Decides which tool calls of one run are allowed.
+    """Decides which tool calls of one run are allowed."""
 
-    Args:
-        context: Reads the rules for every decision, so that a change of ``preset.md`` applies at once.
-        ask_human: Records and shows a question (fields of an ``ask`` row without id), calls the given function once
-            it is shown, and waits for the answer.
-        stop: Called when the human answers with ``abort``; cancels the run's task.
-        witness: Called with every decision, as ``grants.RunWitness``.
-        leaving: Whether the daemon is stopping: then a question whose run ends stays open.
-        unasked: Called with tool and action of a call that was denied because no human could be asked.
-    """
-
-    def __init__(
-        self,
-        *,
-        context: Callable[[], Context],
-        ask_human: AskHuman,
-        stop: Callable[[], object],
-        witness: Callable[..., None] = lambda *_, **__: None,
-        leaving: Callable[[], bool] = lambda: False,
-        unasked: Callable[[str, str], object] = lambda tool, action: None,
-    ) -> None:
-        self.unasked = unasked
-        self._context = context
-        self._ask_human = ask_human
-        self._stop = stop
-        self._witness = witness
-        self._leaving = leaving
-        self._waiting: dict[str, AskedCall] = {}  # by id of the call
-        self._leases: list[Widening] = []  # one-time permissions of a human that are unused
-        self._used: list[Widening] = []
-        self._root = ""  # the workspace root of the run's calls
+    context: Callable[[], Context]  # reads the rules for every decision, so that a change of ``preset.md`` applies
+    # Records and shows a question (fields of an ``ask`` row without id), calls the given function once it is shown,
+    # and waits for the answer.
+    ask_human: AskHuman
+    stop: Callable[[], object]  # called when the human answers with ``abort``; cancels the run's task
+    witness: Callable[..., None] = lambda *_, **__: None  # called with every decision, as ``grants.RunWitness``
+    leaving: Callable[[], bool] = lambda: (
+        False
+    )  # whether the daemon is stopping: then a question whose run ends stays
+    # Called with tool and action of a call that was denied because no human could be asked.
+    unasked: Callable[[str, str], object] = lambda tool, action: None
+    _waiting: dict[str, AskedCall] = field(init=False, default_factory=dict)  # by id of the call
+    _leases: list[Widening] = field(init=False, default_factory=list)  # unused one-time permissions of a human
+    _used: list[Widening] = field(init=False, default_factory=list)
+    _root: str = field(init=False, default="")  # the workspace root of the run's calls
 
     async def authorise(self, asked: AskedCall, position: CallPosition) -> EditedCall | None:
         """Decide about a call at ``position``; see ``tools.invoke.Authorise``."""
@@ -546,10 +532,10 @@ class Authority:
             self._used.append(lease)
         match decision:
             case Allow(by):
-                self._witness(spec.name, str(action), "allow", by, change=action.change)
+                self.witness(spec.name, str(action), "allow", by, change=action.change)
                 return None
             case Deny(reason, rule):
-                self._witness(spec.name, str(action), "deny", rule, reason, change=action.change)
+                self.witness(spec.name, str(action), "deny", rule, reason, change=action.change)
                 if rule == "headless":
                     self.unasked(spec.name, str(action))
                 raise Denied(reason, "nobody" if rule == "headless" else "rule")
@@ -560,7 +546,7 @@ class Authority:
         """Audit a call that was refused before any decision: the tool is unknown, or the action impossible."""
         words = " ".join(str(value) for value in call.input.values() if isinstance(value, str | int | float))
         action = f"tool:{spec.acts_as or spec.name if spec else call.name}:{words}".replace("\n", " ")[:_NOTED]
-        self._witness(call.name[:_NOTED], action, "deny", "no such tool" if spec is None else "impossible", reason)
+        self.witness(call.name[:_NOTED], action, "deny", "no such tool" if spec is None else "impossible", reason)
 
     def readable(self, path: ResolvedPath) -> bool:
         """Return whether a file found by a search may be read without asking a human."""
@@ -578,7 +564,7 @@ class Authority:
     @property
     def interactive(self) -> bool:
         """Whether a human can be asked."""
-        return self._context().interactive
+        return self.context().interactive
 
     def would_be(self, action: Action, lease: Widening | None, confirm: Confirm = False) -> Decision_:
         """Return the decision about ``action`` as if ``lease`` were granted."""
@@ -651,7 +637,7 @@ class Authority:
     def _rules(self, action: Action) -> Context | Deny:
         """Return the current rules; if they cannot be read, a deny."""
         try:
-            return self._context()
+            return self.context()
         except (PresetError, StoreError) as error:
             reason = f"{action.tool} may not do this: the rules of this session cannot be read. {error}"
             return Deny(reason, "scope")
@@ -693,14 +679,14 @@ class Authority:
     ) -> Answer:
         """Return the human's answer; an ``abort`` is audited and does not return."""
         try:
-            answer = await self._ask_human(fields, shown)
+            answer = await self.ask_human(fields, shown)
         except asyncio.CancelledError:
-            if not self._leaving():
-                self._witness(tool, action, "ask_denied", "abort", "the run was stopped", change=change)
+            if not self.leaving():
+                self.witness(tool, action, "ask_denied", "abort", "the run was stopped", change=change)
             raise
         if answer.decision == "abort":
             self._note(tool, action, "ask_denied", answer, change)
-            self._stop()
+            self.stop()
             await asyncio.get_running_loop().create_future()  # the cancellation arrives here
         return answer
 
@@ -716,7 +702,7 @@ class Authority:
                     hint="Read the file again; it was written meanwhile",
                 )
         except ToolError as error:
-            self._witness(asked.spec.name, str(action), "deny", "changed", str(error), change=action.change)
+            self.witness(asked.spec.name, str(action), "deny", "changed", str(error), change=action.change)
             raise
 
     def _decide_again(self, asked: AskedCall, action: Action, answer: Answer, lease: Widening | None) -> None:
@@ -727,7 +713,7 @@ class Authority:
         """
         decision, tool = self.would_be(action, lease, asked.spec.confirm), asked.spec.name
         if isinstance(decision, Deny):
-            self._witness(tool, str(action), "deny", decision.rule, decision.reason, change=action.change)
+            self.witness(tool, str(action), "deny", decision.rule, decision.reason, change=action.change)
             raise Denied(f"The user allowed this, but: {decision.reason}")
         # The answer to another question may have granted a pattern that covers this one too.
         granted = isinstance(decision, Allow) and answer.decision == "allow" and answer.input is None
@@ -739,7 +725,7 @@ class Authority:
     ) -> None:
         """Audit a human's decision; ``rule`` names a grant that allowed it meanwhile, if any."""
         by = answer.by or None
-        self._witness(tool, action, decided, rule or _rule(answer), answer.reason, by, change=change)
+        self.witness(tool, action, decided, rule or _rule(answer), answer.reason, by, change=change)
 
 
 def _changes(diff: str) -> list[str]:

@@ -71,6 +71,7 @@ class DiskWorker:
                 done.set_result(None)
             else:
                 done.set_exception(error)
+                done.exception()  # it is no fault that nobody waits for it yet
         if self._waiting:
             self._start()
 

@@ -477,7 +477,7 @@ Around = Callable[[ToolCall, Awaitable[Envelope]], Awaitable[Envelope]]
 """Wraps one call, which is made when the second argument is awaited; returns its outcome."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class ToolCaller:
     """Makes the calls of one run."""
 
@@ -1015,9 +1015,8 @@ class Run:
 
         ``_send`` waits for the sync before it records any of the answer.
         """
-        self._securing = self._recorder.commit()
         # A run that ends before an answer reports the failure when it records its end.
-        self._securing.add_done_callback(lambda synced: synced.cancelled() or synced.exception())
+        self._securing = self._recorder.commit()
 
     async def _send(self) -> StepFinished:
         stop: StepFinished | None = None

@@ -103,7 +103,7 @@ LARGEST = attachments.LARGEST_SHOWN
 LARGEST_TOGETHER = 15_000_000  # bytes in a request; earlier ones take precedence, so that they stay attached
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Attachments:
     """The attachments of one run's messages."""
 

@@ -36,7 +36,7 @@ Watcher = Callable[[ModelRequest], RequestWatch]
 """Called with each request of a run before it is sent; returns its watch."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class WatchedBackend:
     """The backend of one run, which completes, traces and watches its requests."""
 

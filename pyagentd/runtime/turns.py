@@ -259,7 +259,29 @@ def record_start(branch: "LiveBranch", prompt: Prompt, run: Mapping[str, Any]) -
         with recorder.together():
             for edit in prompt.edits:
                 recorder.record("edit", edit)
-            message_id, part_id, seq = _record_message(branch, prompt)
+            part_id, seq = "", recorder.last_seq
+            if prompt.message_id and not prompt.queued:  # asked again, maybe with new metadata
+                message_id, known = prompt.message_id, recorder.conversation.messages[prompt.message_id].row
+                new = {key: value for key, value in prompt.metadata.items() if key != "payload"}
+                metadata: Mapping[str, Any] = {**known["metadata_json"], **new}
+                if metadata != known["metadata_json"]:
+                    recorder.record("message", {**known, "metadata_json": metadata, "updated_at": recorder.now_ms()})
+            else:
+                if prompt.queued:
+                    waiting = branch.queue.get(prompt.queued)
+                    rows = list(branch.queue.fire(waiting, text=prompt.text, metadata=prompt.metadata))
+                else:
+                    rows = rows_of_message(
+                        [{"type": "text", "text": prompt.text}],
+                        role="user",
+                        session_id=branch.ref.session_id,
+                        metadata={"origin": "client" if prompt.insert else "document", **prompt.metadata},
+                        now_ms=recorder.now_ms(),
+                        id=prompt.id or None,
+                    )
+                for kind, data in rows:
+                    seq = recorder.record(kind, data)
+                message_id, part_id = str(rows[0][1]["id"]), str(rows[1][1]["id"])
             row = {**run, "state": "started", "message_id": message_id}
             row |= {"anchor": anchor, "prompt": prompt.insert}
             if prompt.above:  # the text above the marker is not the message
@@ -273,35 +295,6 @@ def record_start(branch: "LiveBranch", prompt: Prompt, run: Mapping[str, Any]) -
     branch.paused = False
     for note in prompt.notes:
         branch.say(note)
-
-
-def _record_message(branch: "LiveBranch", prompt: Prompt) -> tuple[str, str, int]:
-    """Record the user's message, or new metadata of a message that is asked again.
-
-    Return the message's id, its text part's id and the last row's number.
-    """
-    recorder, queue = branch.recorder, branch.queue
-    if prompt.message_id and not prompt.queued:
-        known = recorder.conversation.messages[prompt.message_id].row
-        new = {key: value for key, value in prompt.metadata.items() if key != "payload"}
-        metadata: Mapping[str, Any] = {**known["metadata_json"], **new}
-        if metadata != known["metadata_json"]:
-            recorder.record("message", {**known, "metadata_json": metadata, "updated_at": recorder.now_ms()})
-        return prompt.message_id, "", recorder.last_seq
-    if prompt.queued:
-        rows = list(queue.fire(queue.get(prompt.queued), text=prompt.text, metadata=prompt.metadata))
-    else:
-        rows = rows_of_message(
-            [{"type": "text", "text": prompt.text}],
-            role="user",
-            session_id=branch.ref.session_id,
-            metadata={"origin": "client" if prompt.insert else "document", **prompt.metadata},
-            now_ms=recorder.now_ms(),
-            id=prompt.id or None,
-        )
-    for kind, data in rows:
-        seq = recorder.record(kind, data)
-    return str(rows[0][1]["id"]), str(rows[1][1]["id"]), seq
 
 
 # How a queued message becomes the prompt of a turn.

@@ -300,8 +300,9 @@ def append_lines(path: Path, lines: bytes) -> None:
     """
     fd = open_append(path)
     try:
-        size = os.fstat(fd).st_size
-        is_torn = size > 0 and read_fd(fd, 1, size - 1, path) != b"\n"
+        with _Refusals(path):
+            size = os.fstat(fd).st_size
+            is_torn = size > 0 and system.pread(fd, 1, size - 1) != b"\n"
         append_fd(fd, b"\n" + lines if is_torn else lines, path)
     finally:
         close_fd(fd)

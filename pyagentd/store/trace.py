@@ -196,7 +196,17 @@ class TraceWriter:
             at_ms: When, epoch.
         """
         try:
-            self._look_at_file()
+            # Nothing is continued where the file is not as it was left; where it is too large, another one begins.
+            try:
+                size = self._path.stat().st_size
+            except FileNotFoundError:
+                size = 0
+            if size >= LARGEST:
+                atomic.replace(self._path, paths.old_requests_file(self._path.parent))
+                size = 0
+            if size != self._size:
+                self._forget()
+            self._size = size
             lines, head = [], dict(body.head)
             for name in _BLOBS:
                 if name in head:
@@ -284,19 +294,6 @@ class TraceWriter:
         if last is not None and last["type"] == "answer" and last.keys() >= {*_WRITERS}:
             self._last, self._known = last, dict(last["known"])
             self._run_id, self._step = str(last["run_id"]), int(last["step"])
-
-    def _look_at_file(self) -> None:
-        """Continue nothing where the file is not as it was left, and begin another one where it is too large."""
-        try:
-            size = self._path.stat().st_size
-        except FileNotFoundError:
-            size = 0
-        if size >= LARGEST:
-            atomic.replace(self._path, paths.old_requests_file(self._path.parent))
-            size = 0
-        if size != self._size:
-            self._forget()
-        self._size = size
 
     def _forget(self) -> None:
         """Continue nothing."""

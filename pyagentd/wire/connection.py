@@ -14,6 +14,7 @@ import struct
 import sys
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
@@ -210,14 +211,6 @@ class _Entry:
     args: tuple[Any, ...] | None = None  # of what is encoded when it leaves
     subject: _Subject | None = None  # of what the next word about the same replaces
 
-    def encoded(self) -> bytes:
-        """Return the encoded event; raises ``Unencodable``."""
-        if self.args is not None:
-            self.rest = b" " + encode(self.args)[1:]
-            self.args = None
-        head = (Symbol(self.kind), self.branch, self.seq)
-        return encode(head if self.text is None else (*head, self.text))[:-1] + self.rest
-
 
 class Outbox:
     """The queue of events of one connection.
@@ -293,7 +286,10 @@ class Outbox:
         while self._queue and not self._paused:
             entry = self._queue[0]
             try:
-                encoded = entry.encoded()
+                if entry.args is not None:
+                    entry.rest, entry.args = b" " + encode(entry.args)[1:], None
+                head = (Symbol(entry.kind), entry.branch, entry.seq)
+                encoded = encode(head if entry.text is None else (*head, entry.text))[:-1] + entry.rest
             except (Unencodable, TypeError):
                 _log.exception("An event of kind %s cannot be sent", entry.kind)
                 encoded = b""
@@ -450,8 +446,8 @@ class Client:
         return f"<Client {self.name!r}{' human' if self.human else ''}>"
 
     def tell(self, level: str, text: str, session_dir: str) -> None:
-        """Show a record of the session log; may be called from any thread."""
-        if self.logs and not self._outbox.closed:
+        """Show a record of the session log to a client with ``logs``; may be called from any thread."""
+        if not self._outbox.closed:
             record = {"level": level, "text": text, "session_dir": session_dir or None}
             self._loop.call_soon_threadsafe(self.push, Event("log", "", 0, (record,)))
 
@@ -564,7 +560,7 @@ class Connection(asyncio.Protocol):
         """Run one call; the boundary where every exception becomes an answer."""
         client = cast(Client, self._client)  # nothing is called before it said hello
         try:
-            with forward_records(client.tell):
+            with forward_records(client.tell) if client.logs else nullcontext():
                 result = await operation.call(client, arguments)
         except PyagentdError as error:
             self._send(failure, uid, error)

@@ -59,7 +59,7 @@ class TestFormatted:
             doc, _ = apply(doc, len(doc.body) if place is None else min(place, len(doc.body)), insert(text, role))
             known = format_document(doc, known)
             assert known.data == data(doc)
-            assert known.formatted.sha256 == body_sha256(doc.body)
+            assert known.sha256 == body_sha256(doc.body)
             assert known.data[: known.length] == doc.body.encode("utf-8", "surrogateescape")
             if known.faithful:
                 again = parse_bytes(known.data)
