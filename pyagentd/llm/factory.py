@@ -19,8 +19,7 @@ from pyagentd.config import tables
 from pyagentd.config.tables import Kind, is_address
 from pyagentd.errors import ConfigError, NoKey
 from pyagentd.installation import extra
-from pyagentd.llm.backend import Backend
-from pyagentd.llm.retry import RetryingBackend, RetryPolicy
+from pyagentd.llm.backend import Backend, RetryingBackend, RetryPolicy
 
 if TYPE_CHECKING:
     from pyagentd.llm.http import HttpServer

@@ -12,8 +12,7 @@ import pytest_asyncio
 
 from pyagentd.errors import NotInstalled, ProviderError, TransientProviderError
 from pyagentd.llm.anthropic import AnthropicBackend, server
-from pyagentd.llm.backend import Backend, RetryNotice, StepFinished, StreamItem
-from pyagentd.llm.retry import RetryingBackend, RetryPolicy
+from pyagentd.llm.backend import Backend, RetryingBackend, RetryNotice, RetryPolicy, StepFinished, StreamItem
 from tests.llm.requests import collect, end, flatten, request, said
 from tests.server import ModelServer, answer, error_event, refusal, text
 

@@ -16,7 +16,7 @@ import pytest
 from pyagentd.errors import StoreError
 from pyagentd.events import Event
 from pyagentd.features.agents import AgentSpawner
-from pyagentd.llm.retry import RetryPolicy
+from pyagentd.llm.backend import RetryPolicy
 from pyagentd.runtime import run_setup
 from pyagentd.runtime.approvals import Answer as Answered
 from pyagentd.runtime.branch import LiveBranch

@@ -15,8 +15,7 @@ from pyagentd.clock import Pulse
 from pyagentd.config import load_config
 from pyagentd.daemon import FEATURES
 from pyagentd.features.titles import Titles
-from pyagentd.llm.backend import Backend, ModelRequest
-from pyagentd.llm.retry import RetryingBackend
+from pyagentd.llm.backend import Backend, ModelRequest, RetryingBackend
 from pyagentd.messages import Message, Part, Role
 from pyagentd.runtime.kernel import Kernel
 from pyagentd.runtime.presets import Presets
