@@ -1,6 +1,6 @@
 """Assembles the daemon: the kernel, the list of features, and the operations.
 
-``serving`` imports this after the socket listens.
+``cli/serve.py`` imports this after the socket listens.
 """
 
 import asyncio

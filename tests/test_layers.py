@@ -49,8 +49,8 @@ MAY_IMPORT |= {
     "api": _BELOW | {"runtime", "features"},
 }
 # Command line, protocols of other editors and composition root may import everything.
-_TOP = ("cli", "acp", "serving", "daemon", "__main__")
-MAY_IMPORT |= dict.fromkeys(_TOP, frozenset({*MAY_IMPORT, "cli", "acp", "serving", "daemon"}))
+_TOP = ("cli", "acp", "daemon", "__main__")
+MAY_IMPORT |= dict.fromkeys(_TOP, frozenset({*MAY_IMPORT, "cli", "acp", "daemon"}))
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
 

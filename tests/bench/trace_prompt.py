@@ -126,7 +126,7 @@ def converse(runtime: str, project: str) -> None:
 
 def _daemon(out: Path) -> int:
     """Serve until terminated, and write down which functions were entered meanwhile."""
-    from pyagentd import serving
+    from pyagentd.cli import serve
     from pyagentd.config.loading import load_config
 
     steps: list[Step] = []
@@ -150,7 +150,7 @@ def _daemon(out: Path) -> int:
     sys.setprofile(entered)
     try:
         settings = load_config()
-        serving._serve(settings, None, ready=lambda: print("ready", flush=True))
+        serve._serve(settings, None, ready=lambda: print("ready", flush=True))
     finally:
         sys.setprofile(None)
         threading.setprofile(None)

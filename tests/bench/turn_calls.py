@@ -79,7 +79,7 @@ def _counted(world: World) -> tuple[Counter[str], Counter[str]]:
 
 def _daemon(out: Path) -> int:
     """Serve until terminated; a first signal has it count anew, a second one write down what it counted."""
-    from pyagentd import serving
+    from pyagentd.cli import serve
     from pyagentd.config.loading import load_config
 
     counts: Counter[Any] = Counter()
@@ -103,7 +103,7 @@ def _daemon(out: Path) -> int:
     threading.setprofile(called)
     sys.setprofile(called)
     try:
-        serving._serve(load_config(), None, ready=lambda: print("ready", flush=True))
+        serve._serve(load_config(), None, ready=lambda: print("ready", flush=True))
     finally:
         sys.setprofile(None)
         threading.setprofile(None)  # type: ignore[arg-type]  # as the standard library's own documentation has it

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from pyagentd.cli.serve import SWITCH_INTERVAL_S
 from pyagentd.errors import Conflict, PyagentdError, StoreError
 from pyagentd.events import Event
 from pyagentd.runtime import attaching, document_sync
@@ -26,7 +27,6 @@ from pyagentd.runtime.document_sync import DocumentVersion
 from pyagentd.runtime.opening import RESTARTED
 from pyagentd.runtime.queue import Submission
 from pyagentd.runtime.run_setup import shell_scope
-from pyagentd.serving import SWITCH_INTERVAL_S
 from pyagentd.store import metadata, paths
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.document import reconcile
