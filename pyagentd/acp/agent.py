@@ -1,7 +1,8 @@
-"""The methods of the Agent Client Protocol, which call the other modules of this package."""
+"""The methods of the Agent Client Protocol, which call the other modules of this package; and its lines of JSON."""
 
 import asyncio
 import functools
+import json
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
@@ -14,7 +15,6 @@ from pyagentd import __version__
 from pyagentd.acp import files
 from pyagentd.acp.conversation import Conversation
 from pyagentd.acp.files import Files
-from pyagentd.acp.lines import LONGEST_READ, Lines
 from pyagentd.acp.wire import Daemon
 from pyagentd.cli.link import rows_of
 from pyagentd.config.tables import read_server
@@ -300,6 +300,56 @@ def _infos(rows: Sequence[Mapping[str, Any]], cwd: str | None) -> list[schema.Se
             schema.SessionInfo(session_id=row["session_id"], cwd=root, title=title, updated_at=row["updated"])
         )
     return found
+
+
+LONGEST_READ: Final = 50 * 1024 * 1024  # bytes to buffer before a line is read
+
+
+class Lines:
+    """A transport for the protocol's SDK, whose own transport stops at the first line that is not a JSON object."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._sending = asyncio.Lock()
+
+    async def send(self, message: dict[str, Any]) -> None:
+        """Write a message."""
+        async with self._sending:
+            self._writer.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+            await self._writer.drain()
+
+    async def receive(self) -> dict[str, Any] | None:
+        """Return the next message; None at the end."""
+        while line := await self._line():
+            try:
+                message = json.loads(line) if line.strip() else {}
+            except (ValueError, RecursionError) as error:
+                await self._refuse(RequestError.parse_error({"details": f"This is not JSON: {error}"}))
+                continue
+            # A reply needs a valid id.
+            if isinstance(message, dict) and isinstance(message.get("id"), str | int | float | None):
+                return message
+            wanted = "A message is a JSON object whose id is a number or a text"
+            await self._refuse(RequestError.invalid_request({"details": wanted}))
+        return None
+
+    async def close(self) -> None:
+        """Do nothing: the process closes its output when it ends."""
+
+    async def _refuse(self, error: RequestError) -> None:
+        await self.send({"jsonrpc": "2.0", "id": None, "error": error.to_error_obj()})
+
+    async def _line(self) -> bytes:
+        """Return the next line, however long; b"" at the end."""
+        read: list[bytes] = []
+        while True:
+            try:
+                return b"".join((*read, await self._reader.readuntil(b"\n")))
+            except asyncio.LimitOverrunError as more:
+                read.append(await self._reader.readexactly(more.consumed))
+            except asyncio.IncompleteReadError as end:
+                return b"".join((*read, end.partial))
 
 
 def serve(preset: str = "") -> None:

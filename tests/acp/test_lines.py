@@ -9,8 +9,7 @@ from typing import Any, cast
 import acp
 import pytest
 
-from pyagentd.acp.agent import PyagentdAgent
-from pyagentd.acp.lines import Lines
+from pyagentd.acp.agent import Lines, PyagentdAgent
 
 INITIALIZE = {"jsonrpc": "2.0", "id": 7, "method": "initialize", "params": {"protocolVersion": 1}}
 
