@@ -14,9 +14,9 @@ from pyagentd.features.questions import checked_answers
 from pyagentd.policy.guard import Allow, Deny, decide
 from pyagentd.runtime.approvals import Answer, Decision, KeyRow
 from pyagentd.runtime.grants import Kind
+from pyagentd.runtime.presets import now_held
 from pyagentd.runtime.run_setup import policy_context
 from pyagentd.runtime.settings import SendOptions
-from pyagentd.runtime.turn_agent import now_held
 from pyagentd.store import paths
 from pyagentd.store.db import audit
 from pyagentd.store.db.audit import Decided

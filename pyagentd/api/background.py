@@ -28,8 +28,8 @@ from pyagentd.features.schedules import (
 from pyagentd.features.tasks import Tasks
 from pyagentd.reader import object_in
 from pyagentd.runtime.grants import local_subject
+from pyagentd.runtime.presets import answers_next
 from pyagentd.runtime.settings import provider_of
-from pyagentd.runtime.turn_agent import answers_next
 from pyagentd.store import contexts, paths
 from pyagentd.store import named_agents as agent_files
 from pyagentd.store.db import agents

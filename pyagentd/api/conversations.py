@@ -31,8 +31,7 @@ from pyagentd.features.compaction import compact, marker_of
 from pyagentd.features.slash_commands import CommandAnswer, Commands, run_if_command
 from pyagentd.features.usage import tell_below
 from pyagentd.policy.presets import Preset, parse_message_settings
-from pyagentd.runtime import attaching, turn_agent
-from pyagentd.runtime.branch import LiveBranch
+from pyagentd.runtime.branch import ClientText, LiveBranch, attach_client
 from pyagentd.runtime.document_sync import (
     FIELDS,
     DocumentVersion,
@@ -41,6 +40,7 @@ from pyagentd.runtime.document_sync import (
     settings_in_document,
     settings_of,
 )
+from pyagentd.runtime.presets import next_turn, turn_agents
 from pyagentd.runtime.queue import CommandRule, Submission
 from pyagentd.runtime.settings import SendOptions
 from pyagentd.runtime.status import call_summaries, failed_calls
@@ -407,13 +407,13 @@ class Conversations(Group):
         ROLES)``. The reply ``{unknown: t}`` means that the daemon does not know that text: the client must send it. A
         client that names no text only receives later events, and with ``seq`` what the run inserted since then.
         """
-        known = attaching.ClientText(revision=revision, sha256=sha256, text=text, seq=seq)
+        known = ClientText(revision=revision, sha256=sha256, text=text, seq=seq)
         async with self._kernel.using(self._ref(branch)) as live:
             preset = self._kernel.presets.of_branch(live.ref)
             unconfined = await self._unconfined(preset) if "Bash" in preset.tools else ""
             made_from = await _made_from(live)
             misspelt = [] if live.conversation.messages else await asyncio.to_thread(preset_notes, live.ref)
-            answer = await attaching.attach(live, client, known)
+            answer = await attach_client(live, client, known)
             # No await from here on: the client would take an event sent before the reply for a part of it.
             if answer is None:
                 return Unknown(branch=live.key, unknown=True)
@@ -699,7 +699,7 @@ class Conversations(Group):
             "context": live.meter.to_wire() if live.meter else None,
             "preset": made_from,
             "model": holds.model,
-            "turn": cast(NextTurn, turn_agent.next_turn(self._kernel.presets, live.ref, live.conversation)),
+            "turn": cast(NextTurn, next_turn(self._kernel.presets, live.ref, live.conversation)),
             "settings": reply_of(SettingsRow, settings_of(holds)),
             "own_settings": reply_of(SettingsRow, settings_of(preset)),
             "gptel_tools": settings_in_document(settings_of(preset)).tools,
@@ -731,7 +731,7 @@ class Conversations(Group):
         async with self._kernel.using(self._ref(branch)) as live:
             root = live.conversation.session.get("workspace_root")
             presets = await asyncio.to_thread(self._kernel.presets.for_project, Path(root) if root else None)
-            agents = {} if live.ref.is_agent else await asyncio.to_thread(turn_agent.turn_agents, presets)
+            agents = {} if live.ref.is_agent else await asyncio.to_thread(turn_agents, presets)
             rows = [
                 reply_of(
                     TurnAgent,
@@ -743,7 +743,7 @@ class Conversations(Group):
                 )
                 for name, preset in agents.items()
             ]
-            turn = cast(NextTurn, turn_agent.next_turn(self._kernel.presets, live.ref, live.conversation))
+            turn = cast(NextTurn, next_turn(self._kernel.presets, live.ref, live.conversation))
             return {**turn, "agents": rows}
 
     async def approve(
@@ -763,7 +763,7 @@ class Conversations(Group):
         options = send_options(client, env, allow)
         async with self._kernel.using(self._ref(branch)) as live:
             name = live.ref.session_id
-            if not turn_agent.next_turn(self._kernel.presets, live.ref, live.conversation)["plan"]:
+            if not next_turn(self._kernel.presets, live.ref, live.conversation)["plan"]:
                 hint = "Say what is to be done in a message of your own"
                 raise BadRequest(f"{name} is not in plan mode", hint=hint)
             if not any(

@@ -21,8 +21,8 @@ from pyagentd.features.tasks import Tasks
 from pyagentd.features.telemetry import Telemetry
 from pyagentd.features.usage import facts_of
 from pyagentd.policy.profiles import Profile
-from pyagentd.runtime import attaching, turn_agent
-from pyagentd.runtime.branch import LiveBranch
+from pyagentd.runtime.branch import LiveBranch, events_page, start_of_run
+from pyagentd.runtime.presets import next_turn
 from pyagentd.runtime.usage import FactsOf
 from pyagentd.store import charts, paths
 from pyagentd.store.charts import Chart
@@ -123,10 +123,10 @@ class Inspection(Group):
         async with self._kernel.using(self._ref(branch)) as live:
             live.recorder.flush()
             last = live.recorder.last_seq
-            begin = attaching.start_of_run(live) if after is None else after
+            begin = start_of_run(live) if after is None else after
             if begin < 0:
                 raise BadRequest(f"{begin} is not a number of a row")
-            page = await attaching.page(live, after=begin, upto=last if upto is None else min(upto, last), size=_PAGE)
+            page = await events_page(live, after=begin, upto=last if upto is None else min(upto, last), size=_PAGE)
         return {"events": list(map(_event_to_wire, page.events)), "seq": page.seq, "done": page.done}
 
     async def rows(self, client: Client, *, branch: str, after: int) -> RowsPage:
@@ -196,7 +196,7 @@ class Inspection(Group):
             "temperature": preset.temperature,
             "max_tokens": preset.max_tokens,
             "thinking": preset.thinking or None,
-            "turn": turn_agent.next_turn(self._kernel.presets, live.ref, live.conversation),
+            "turn": next_turn(self._kernel.presets, live.ref, live.conversation),
             "status": live.status,
         }
 

@@ -53,9 +53,8 @@ from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.document_sync import preset_with_overrides
 from pyagentd.runtime.grants import local_subject
 from pyagentd.runtime.kernel import Kernel
-from pyagentd.runtime.presets import PresetTemplate, ProjectPresets
+from pyagentd.runtime.presets import PresetTemplate, ProjectPresets, answers_next
 from pyagentd.runtime.settings import DEFAULT_MAX_TOKENS, SendOptions, backend_for, configured_provider, provider_of
-from pyagentd.runtime.turn_agent import answers_next
 from pyagentd.runtime.usage import ContextReply, Cost, Expense, Meter, spent_on, tokens_used
 from pyagentd.store import paths, presetfile
 from pyagentd.store.conversation import COMPACTION, message_usage, requests_of

@@ -35,11 +35,10 @@ from pyagentd.policy.shell import ANY
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import BranchOpened, Feature, QueueStopped, RunEnded, RunStarted
 from pyagentd.runtime.opening import RESTARTED
-from pyagentd.runtime.presets import ProjectPresets
+from pyagentd.runtime.presets import ProjectPresets, answers_next, inherited_metadata
 from pyagentd.runtime.queue import Submission
 from pyagentd.runtime.settings import SendOptions, backend_for, provider_of
 from pyagentd.runtime.status import BY_PARENT, Outcome
-from pyagentd.runtime.turn_agent import answers_next, inherited_metadata
 from pyagentd.store import paths, presetfile, sessions
 from pyagentd.store.conversation import Conversation, Message, RunState, read_conversation
 from pyagentd.store.metadata import agents_by_call, child_agents

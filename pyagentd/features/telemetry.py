@@ -28,7 +28,7 @@ from pyagentd.messages import Message, Part, Reasoning, Text, ToolCall, ToolResu
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import Feature, RunEnded, RunStarted
 from pyagentd.runtime.run import Run, RunSettings
-from pyagentd.runtime.tracing import Watcher
+from pyagentd.runtime.run_setup import Watcher
 from pyagentd.store import paths
 from pyagentd.tools.invoke import Envelope
 
@@ -159,7 +159,7 @@ def _series(name: str, kind: str, help: str, values: Iterable[tuple[Mapping[str,
 
 
 class _Request:
-    """Counts one request and makes its span; see ``runtime.tracing.RequestWatch``."""
+    """Counts one request and makes its span; see ``RequestWatch``."""
 
     def __init__(self, telemetry: Telemetry, run: "RunBuilder", request: ModelRequest) -> None:
         self._telemetry = telemetry

@@ -15,8 +15,8 @@ from pyagentd.llm.prompts import sanitise_title, title_request
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import BranchWritten, Feature, RunEnded
 from pyagentd.runtime.kernel import Kernel
+from pyagentd.runtime.presets import answers_next
 from pyagentd.runtime.settings import SendOptions, backend_for, extra_model, provider_of
-from pyagentd.runtime.turn_agent import answers_next
 from pyagentd.store import metadata
 from pyagentd.store.paths import BranchRef
 

@@ -13,8 +13,8 @@ from pyagentd.events import Event
 from pyagentd.llm.catalog import Prices
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import BranchOpened, Feature
+from pyagentd.runtime.presets import answers_next
 from pyagentd.runtime.settings import SendOptions, provider_of
-from pyagentd.runtime.turn_agent import answers_next
 from pyagentd.runtime.usage import Expense, FactsOf, Meter, session_usage
 from pyagentd.store import paths
 from pyagentd.store.conversation import Conversation, read_conversation

@@ -14,9 +14,9 @@ from pyagentd.messages import Message, ToolCall
 from pyagentd.policy.presets import Preset
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.run import FitToWindow, RunSettings
+from pyagentd.runtime.run_setup import Watcher
 from pyagentd.runtime.settings import SendOptions
 from pyagentd.runtime.status import Outcome
-from pyagentd.runtime.tracing import Watcher
 from pyagentd.runtime.turns import Prompt
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.paths import BranchRef

@@ -17,8 +17,7 @@ from pyagentd.errors import Busy, NotASession, NotFound, NotInstalled, PyagentdE
 from pyagentd.events import Event, Sink
 from pyagentd.llm.catalog import ModelFacts, facts
 from pyagentd.messages import Message
-from pyagentd.runtime.approvals import AskBoard
-from pyagentd.runtime.asking import Questions
+from pyagentd.runtime.approvals import AskBoard, Questions
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.document_sync import settings_in_document, settings_of
 from pyagentd.runtime.feature import (
@@ -33,10 +32,9 @@ from pyagentd.runtime.feature import (
     RunStarted,
 )
 from pyagentd.runtime.grants import Grants, Ledger, Origins
-from pyagentd.runtime.opening import ResumedRun, refusal_of
+from pyagentd.runtime.opening import PendingHints, ResumedRun, SessionTrees, refusal_of
 from pyagentd.runtime.presets import NamedAgentOverlay, Presets
 from pyagentd.runtime.queue import Receipt, Submission
-from pyagentd.runtime.resuming import PendingHints, SessionTrees
 from pyagentd.runtime.run import Run, RunPhase, RunSettings
 from pyagentd.runtime.run_setup import find_continuation
 from pyagentd.runtime.settings import SendOptions

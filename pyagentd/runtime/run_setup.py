@@ -1,6 +1,7 @@
 """Builds ``RunSettings`` for a run from preset, Local Variables, configuration and the client's options.
 
-All errors of preset, backend, key and patterns are raised here, before the run is recorded.
+All errors of preset, backend, key and patterns are raised here, before the run is recorded. The backend of a run is a
+``WatchedBackend``, which records each request and the end of its answer.
 """
 
 import asyncio
@@ -8,19 +9,22 @@ import base64
 import os
 import re
 import weakref
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, aclosing, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from pyagentd import installation, regularfile
+from pyagentd.clock import Clock, epoch_ms
 from pyagentd.config import Config
 from pyagentd.config.tables import compile_action
-from pyagentd.errors import BadRequest
+from pyagentd.errors import BadRequest, PyagentdError
 from pyagentd.events import Event
-from pyagentd.llm.backend import Backend
-from pyagentd.messages import Media, Message, Part, Text, ToolCall, begins_with
+from pyagentd.llm.backend import Backend, ModelRequest, PartFinished, RetryNotice, StepFinished, StreamItem
+from pyagentd.log import mask_secrets
+from pyagentd.messages import Body, Media, Message, Part, Text, ToolCall, begins_with
 from pyagentd.policy.action import exactly, under
 from pyagentd.policy.guard import Context
 from pyagentd.policy.presets import Preset
@@ -40,7 +44,15 @@ from pyagentd.runtime.document_sync import (
 )
 from pyagentd.runtime.grants import RunWitness, hooks_in, local_user
 from pyagentd.runtime.opening import DeferredBackend, ResumedRun
-from pyagentd.runtime.presets import docs_section
+from pyagentd.runtime.presets import (
+    TAKEN_OVER,
+    TurnNames,
+    TurnPresets,
+    docs_section,
+    names_for_turn,
+    opened_with,
+    turn_presets,
+)
 from pyagentd.runtime.run import MAX_CALLS, Limits, RunSettings, ToolOffer, found_before
 from pyagentd.runtime.settings import (
     DEFAULT_MAX_TOKENS,
@@ -62,8 +74,6 @@ from pyagentd.runtime.system_prompt import (
     system_prompt,
     workplace_of,
 )
-from pyagentd.runtime.tracing import WatchedBackend
-from pyagentd.runtime.turn_agent import TAKEN_OVER, TurnNames, TurnPresets, names_for_turn, opened_with, turn_presets
 from pyagentd.store import attachments, named_agents, paths
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.document.text import Settings
@@ -79,6 +89,142 @@ from pyagentd.tools.web import key_variable, web_fetch, web_search
 if TYPE_CHECKING:
     from pyagentd.runtime.feature import Feature
     from pyagentd.runtime.kernel import Kernel
+
+
+class RequestWatch(Protocol):
+    """Watches the answer to one request.
+
+    Attributes:
+        inside: Returns a context manager that is entered during the wait for each batch; None for none.
+    """
+
+    inside: Callable[[], AbstractContextManager[object]] | None
+
+    def see(self, batch: Sequence[StreamItem]) -> None:
+        """Handle a batch of the answer."""
+        ...
+
+    def end(self, error: PyagentdError | None) -> None:
+        """Handle the end of the answer; ``error`` is None if it succeeded or was cancelled."""
+        ...
+
+
+Watcher = Callable[[ModelRequest], RequestWatch]
+"""Called with each request of a run before it is sent; returns its watch."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class WatchedBackend:
+    """The backend of one run, which completes, traces and watches its requests."""
+
+    backend: Backend  # answers them
+    trace: TraceWriter  # records each request as it was sent, and duration and end of its answer
+    run_id: str
+    clock: Clock  # gives the time of a request
+    watchers: Sequence[Watcher] = ()  # further watchers of each request
+    # Returns the messages with their attachments; None if a request has none.
+    completed: Callable[[tuple[Message, ...]], Awaitable[tuple[Message, ...]] | None] = lambda messages: None
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[StreamItem], None]:
+        """Send ``request`` and yield its answer, see ``Backend``."""
+        step = _Step(self.trace, self.trace.next_step(self.run_id), self.clock, request.purpose)
+        watching: list[RequestWatch] = [step]
+        inside: Callable[[], AbstractContextManager[object]] = nullcontext
+        for watcher in self.watchers:
+            watching.append(watch := watcher(request))
+            inside = watch.inside or inside
+        error: PyagentdError | None = None
+        try:
+            pending = self.completed(request.messages)
+            messages = request.messages if pending is None else await pending
+            completed = replace(request, messages=messages, sent=step.sent)
+            async with aclosing(self.backend.stream(completed)) as batches:
+                while True:
+                    # Only the wait is inside: between batches, the consumer's context applies.
+                    with inside():
+                        batch = await anext(batches, None)
+                    if batch is None:
+                        return
+                    for each in watching:
+                        each.see(batch)
+                    yield batch
+        except PyagentdError as failure:
+            error = failure
+            raise
+        finally:
+            for each in watching:
+                each.end(error)
+
+    async def close(self) -> None:
+        """Close the wrapped backend."""
+        await self.backend.close()
+
+
+class _Step:
+    """The trace of one request in flight."""
+
+    inside: Callable[[], AbstractContextManager[object]] | None = None
+
+    def __init__(self, trace: TraceWriter, number: int, clock: Clock, purpose: str) -> None:
+        self._trace = trace
+        self._purpose = purpose
+        self._clock = clock
+        self._number = number
+        self._now = asyncio.get_running_loop().time
+        self._began = self._now()
+        self._first_s: float | None = None
+        self._sent: Body | None = None
+        self._forms = 0
+        self._attempts = 0
+        self._retries: list[dict[str, Any]] = []
+        self._calls: list[dict[str, str]] = []
+        self._stop: StepFinished | None = None
+
+    def sent(self, body: Body) -> None:
+        """Record an attempt; one with the same body as the last is only counted."""
+        self._attempts += 1
+        if body != self._sent:
+            self._sent = body
+            self._forms += 1
+            at_ms = epoch_ms(self._clock.now())
+            self._trace.request(body, step=self._number, attempt=self._forms, purpose=self._purpose, at_ms=at_ms)
+
+    def see(self, batch: Sequence[StreamItem]) -> None:
+        """Record time, retries, calls and the end from a batch."""
+        for item in batch:
+            match item:
+                case RetryNotice():
+                    retry = {"attempt": item.attempt, "delay_s": item.delay_s, "message": mask_secrets(item.message)}
+                    self._retries.append(retry)
+                    continue
+                case StepFinished():
+                    self._stop = item
+                case PartFinished(part=ToolCall(id=id, name=name)):
+                    self._calls.append({"id": id, "name": name})
+            if self._first_s is None:
+                self._first_s = self._now()
+
+    def end(self, error: PyagentdError | None) -> None:
+        """Record the end of a request that was sent."""
+        if not self._sent:
+            return
+        failure = None if error is None else {"code": error.code, "message": mask_secrets(str(error))}
+        if self._stop is None and failure is None:
+            failure = {"code": "aborted", "message": "Stopped before the answer ended"}
+        facts = {
+            "duration_ms": self._ms(self._now()),
+            "first_token_ms": None if self._first_s is None else self._ms(self._first_s),
+            "attempts": self._attempts,
+            "retries": self._retries,
+            "usage": None if self._stop is None else self._stop.usage.to_dict(),
+            "calls": self._calls,
+            "stop_reason": None if self._stop is None else self._stop.stop_reason,
+            "error": failure,
+        }
+        self._trace.answer(self._number, facts)
+
+    def _ms(self, moment: float) -> int:
+        return round(1000 * (moment - self._began))
 
 
 # Tools that belong to no feature and need more than a workspace: those for the network, and the package's own.

@@ -64,7 +64,7 @@ def parse_model(model: str, config: Config) -> str:
 
 
 class PresetSource(Protocol):
-    """A source of presets: ``Presets``, or ``turn_agent.TurnPresets`` for one run."""
+    """A source of presets: ``Presets``, or ``TurnPresets`` for one run."""
 
     def of_branch(self, ref: BranchRef) -> Preset:
         """Return the preset of a branch; raises ``PresetError``."""

@@ -12,10 +12,11 @@ from pyagentd.clock import new_id
 from pyagentd.config.tables import compile_action
 from pyagentd.errors import BadRequest, Blocked, Busy, Conflict, PyagentdError
 from pyagentd.events import Event
-from pyagentd.runtime import turn_agent, turns
+from pyagentd.runtime import turns
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import QueueStopped
 from pyagentd.runtime.opening import BLANK, CLEARS
+from pyagentd.runtime.presets import require_agent
 from pyagentd.runtime.queue import Receipt, Submission, is_persons
 from pyagentd.runtime.run_setup import RunBuilder
 from pyagentd.runtime.settings import LastOptions, SendOptions
@@ -187,7 +188,7 @@ class Queues:
             text = writable(submission.text.strip())
         if not text:
             raise BadRequest("The prompt is empty", hint="Write something")
-        turn_agent.require_agent(
+        require_agent(
             self._kernel.presets, branch.ref, branch.conversation, str(submission.metadata.get("agent") or "")
         )
         message_id = branch.queue.add(text, submission)

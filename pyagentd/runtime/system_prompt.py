@@ -25,7 +25,7 @@ from pyagentd.events import truncate
 from pyagentd.policy.action import Target
 from pyagentd.reader import FullText, Rule, Source, read
 from pyagentd.runtime.branch import LiveBranch
-from pyagentd.runtime.turn_agent import TAKEN_OVER
+from pyagentd.runtime.presets import TAKEN_OVER
 from pyagentd.store import presetfile
 from pyagentd.store.document.render import writable
 from pyagentd.tools.spec import Args, ToolContext, ToolSpec, object_schema

@@ -20,9 +20,8 @@ import pytest
 from pyagentd.cli.serve import SWITCH_INTERVAL_S
 from pyagentd.errors import Conflict, PyagentdError, StoreError
 from pyagentd.events import Event
-from pyagentd.runtime import attaching, document_sync
-from pyagentd.runtime.attaching import ClientText
-from pyagentd.runtime.branch import LiveBranch
+from pyagentd.runtime import document_sync
+from pyagentd.runtime.branch import ClientText, LiveBranch, attach_client
 from pyagentd.runtime.document_sync import DocumentVersion
 from pyagentd.runtime.opening import RESTARTED
 from pyagentd.runtime.queue import Submission
@@ -43,7 +42,7 @@ from tests.server import answer, tool_use
 
 async def attach(branch: LiveBranch, sink: Watcher | None = None) -> dict[str, Any]:
     """Attach with the text on disk."""
-    given = await attaching.attach(branch, sink or Watcher(), ClientText(sha256=body_sha256(body(branch.ref))))
+    given = await attach_client(branch, sink or Watcher(), ClientText(sha256=body_sha256(body(branch.ref))))
     assert given is not None
     return given
 
@@ -246,7 +245,7 @@ async def test_a_large_document_is_compared_without_holding_up_the_loop(world: W
     ticking = asyncio.create_task(tick())
     began = time.monotonic()
     async with world.kernel.using(ref) as branch:
-        given = await attaching.attach(branch, Watcher(), ClientText(sha256=sha256))
+        given = await attach_client(branch, Watcher(), ClientText(sha256=sha256))
         await branch.document.flush()
     took = time.monotonic() - began
     going = False

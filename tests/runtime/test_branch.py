@@ -11,9 +11,7 @@ from typing import Any
 import pytest
 
 from pyagentd.errors import BadRequest, NotFound
-from pyagentd.runtime import attaching
-from pyagentd.runtime.attaching import ClientText
-from pyagentd.runtime.branch import LiveBranch
+from pyagentd.runtime.branch import ClientText, LiveBranch, attach_client
 from pyagentd.runtime.document_sync import DocumentVersion
 from pyagentd.runtime.queue import Submission
 from pyagentd.store import paths
@@ -26,7 +24,7 @@ from tests.server import answer, text, tool_use
 
 
 async def attach(branch: LiveBranch, sink: Watcher, sha256: str, seq: int | None = None) -> dict[str, Any] | None:
-    return await attaching.attach(branch, sink, ClientText(sha256=sha256, seq=seq))
+    return await attach_client(branch, sink, ClientText(sha256=sha256, seq=seq))
 
 
 def after(text: str, given: dict[str, Any]) -> str:
@@ -64,7 +62,7 @@ async def test_a_text_nobody_knows_is_to_be_sent_and_what_differs_is_told(world:
         stranger = Watcher()
         assert await attach(branch, stranger, body_sha256("something else")) is None
         assert stranger not in branch.sinks
-        given = await attaching.attach(branch, stranger, ClientText(text="### Hi you"))
+        given = await attach_client(branch, stranger, ClientText(text="### Hi you"))
         assert given is not None and after("### Hi you", given) == "### Hi there" and stranger in branch.sinks
 
 
@@ -95,10 +93,10 @@ async def test_who_was_told_to_resync_gets_what_came_after_the_last_event_it_saw
         await world.kernel.prompt(branch, text="Hi", options=world.options)
         await watcher.until(lambda: watcher.text(branch.key).endswith("### "))
         seen = next(event for event in watcher.of("insert") if event.args[0] == "\n\n")
-        given = await attaching.attach(branch, watcher, ClientText(seq=seen.seq))
+        given = await attach_client(branch, watcher, ClientText(seq=seen.seq))
         assert given is not None
         assert "".join(inserted for _, inserted, _ in given["inserts"]) == "Hello\n\n### "
-        given = await attaching.attach(branch, watcher, ClientText(revision=first["revision"]))
+        given = await attach_client(branch, watcher, ClientText(revision=first["revision"]))
         assert given is not None and after("### ", given) == "### Hi\n\nHello\n\n### "
         await watcher.until(lambda: branch.run is None)
 
@@ -126,7 +124,7 @@ async def test_a_client_that_lost_its_connection_finds_its_own_edit_by_its_id(wo
     async with world.kernel.using(ref) as branch:
         given = await attached(branch, one)
         branch.document.edit(one, given["revision"], (Hunk(4, 4, "Hi"),), id="e1")
-        again = await attaching.attach(branch, one, ClientText(revision=given["revision"]))
+        again = await attach_client(branch, one, ClientText(revision=given["revision"]))
         assert again is not None and [id for id, _ in again["edits"]] == ["e1"]
 
 

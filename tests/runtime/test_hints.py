@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pyagentd.clock import SystemClock
-from pyagentd.runtime.resuming import PendingHints
+from pyagentd.runtime.opening import PendingHints
 from pyagentd.store.db.projection import Projection
 from pyagentd.store.db.state import State
 from pyagentd.store.paths import BranchRef

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from pyagentd.events import Event
-from pyagentd.runtime import attaching
 from pyagentd.runtime.approvals import Answer
-from pyagentd.runtime.branch import LiveBranch
+from pyagentd.runtime.branch import ClientText, LiveBranch, attach_client
 from pyagentd.runtime.queue import Submission
 from pyagentd.store.paths import BranchRef
 from tests.runtime.world import Watcher, World, attached, type_
@@ -55,7 +54,7 @@ async def replayed(world: World, ref: BranchRef, after: int = 0) -> list[list[An
 
 async def joined(branch: LiveBranch, sink: Watcher) -> dict[str, Any]:
     """Attach."""
-    state = await attaching.attach(branch, sink, attaching.ClientText())
+    state = await attach_client(branch, sink, ClientText())
     assert state is not None
     return state
 

@@ -12,8 +12,8 @@ from pyagentd.api.conversations import APPROVED
 from pyagentd.errors import BadRequest, PresetError
 from pyagentd.features.agents import AgentSpawner
 from pyagentd.policy.presets import Commands, Paths, Preset
-from pyagentd.runtime import turn_agent
 from pyagentd.runtime.approvals import Answer
+from pyagentd.runtime.presets import names_for_turn, next_turn, preset_of_turn, turn_presets
 from pyagentd.runtime.queue import Submission
 from pyagentd.store import paths, sessions
 from pyagentd.store.paths import BranchRef
@@ -107,7 +107,7 @@ async def test_the_session_keeps_the_agent_it_was_opened_with(planning: World) -
     ref = paths.ref_of(Path(made["branch_dir"]))
     await say(planning, ref, "Plan.", "plan")
     async with planning.kernel.using(ref) as branch:
-        assert turn_agent.next_turn(planning.kernel.presets, ref, branch.conversation) == {
+        assert next_turn(planning.kernel.presets, ref, branch.conversation) == {
             "agent": "plan",
             "opened_with": "build",
             "plan": True,
@@ -137,11 +137,11 @@ async def test_a_rewound_message_names_nobody_any_more(planning: World) -> None:
     await say(planning, ref, "Plan.", "plan")
     async with planning.kernel.using(ref) as branch:
         plan = next(each for each in branch.conversation.messages.values() if each.row["metadata_json"].get("agent"))
-        assert turn_agent.names_for_turn(branch.conversation).agent == "plan"
+        assert names_for_turn(branch.conversation).agent == "plan"
         now = branch.recorder.now_ms()
         hidden = {**plan.row["metadata_json"], "hidden_at": now, "hidden_by": "rewind"}
         branch.recorder.record("message", {**plan.row, "metadata_json": hidden})
-        assert turn_agent.names_for_turn(branch.conversation).agent == ""
+        assert names_for_turn(branch.conversation).agent == ""
 
 
 async def test_a_model_is_carried_forward_until_another_model_or_agent_is_named(planning: World) -> None:
@@ -301,7 +301,7 @@ AGENT = Preset(
 
 
 def test_an_agent_says_what_and_the_session_where() -> None:
-    held = turn_agent.preset_of_turn(OWN, AGENT)
+    held = preset_of_turn(OWN, AGENT)
     assert held.paths == Paths(read=("/r",), write=("/w",), deny=("/d", "/e"))
     assert held.shell == Commands(allow=("git",), deny=("rm", "sudo"), network=True, confine=True)
     assert (held.model, held.tools, held.body, held.temperature, held.max_turns, held.profile) == (
@@ -316,16 +316,16 @@ def test_an_agent_says_what_and_the_session_where() -> None:
 
 def test_a_session_that_was_opened_to_look_gets_the_commands_of_who_works() -> None:
     looking = replace(OWN, read_only=True, shell=Commands())
-    held = turn_agent.preset_of_turn(looking, AGENT)
+    held = preset_of_turn(looking, AGENT)
     assert held.shell == Commands(allow=("*",), deny=("sudo",), network=False, confine=True)
     assert not held.read_only
 
 
 def test_a_shipped_preset_does_not_take_a_session_away_from_its_backend() -> None:
     local = replace(OWN, backend="local", model="qwen")
-    assert turn_agent.preset_of_turn(local, AGENT, shipped=True).model == "qwen"
-    assert turn_agent.preset_of_turn(local, AGENT).model == "n"
-    assert turn_agent.preset_of_turn(OWN, AGENT, shipped=True).model == "n"
+    assert preset_of_turn(local, AGENT, shipped=True).model == "qwen"
+    assert preset_of_turn(local, AGENT).model == "n"
+    assert preset_of_turn(OWN, AGENT, shipped=True).model == "n"
 
 
 async def test_an_agent_that_is_gone_is_no_way_out_of_plan_mode(planning: World) -> None:
@@ -353,7 +353,7 @@ async def test_an_agent_of_a_message_that_waits_answers_when_it_fires(planning: 
         unknown = Submission(text="x", options=planning.options, metadata={"agent": "nobody"})
         with pytest.raises(BadRequest, match="no agent 'nobody'"):
             await planning.kernel.submit(branch, unknown)
-        assert turn_agent.names_for_turn(branch.conversation).agent == "", "what waits names nobody yet"
+        assert names_for_turn(branch.conversation).agent == "", "what waits names nobody yet"
         planning.kernel.asks.answer(str(planning.kernel.asks.all()[0]["id"]), Answer(decision="allow"))
         await watcher.until(lambda: len([e for e in watcher.of("run") if e.args[0]["phase"] == "finished"]) == 2)
         await service.approve(watcher, branch=ref.key, env=planning.options.env)
@@ -400,15 +400,13 @@ async def test_a_log_from_elsewhere_that_names_an_agent_spares_no_question(plann
     )
     async with planning.kernel.using(made) as branch:
         assert planning.kernel.origins.foreign(made)
-        held = turn_agent.turn_presets(planning.kernel.presets, made, (), branch.conversation, "build").of_branch(
-            made
-        )
+        held = turn_presets(planning.kernel.presets, made, (), branch.conversation, "build").of_branch(made)
         assert held.profile is None and held.shell.confine and not held.shell.network
-        plan = turn_agent.turn_presets(planning.kernel.presets, made, (), branch.conversation, "plan").of_branch(made)
+        plan = turn_presets(planning.kernel.presets, made, (), branch.conversation, "plan").of_branch(made)
         assert plan.read_only
     own = planning.session()
     async with planning.kernel.using(own) as branch:
-        held = turn_agent.turn_presets(planning.kernel.presets, own, (), branch.conversation, "build").of_branch(own)
+        held = turn_presets(planning.kernel.presets, own, (), branch.conversation, "build").of_branch(own)
         assert held.profile is not None
 
 

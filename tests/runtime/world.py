@@ -18,8 +18,8 @@ from pyagentd.daemon import FEATURES
 from pyagentd.events import Event
 from pyagentd.features.indexer import Indexer
 from pyagentd.features.titles import Titles
-from pyagentd.runtime.attaching import ClientText, attach
-from pyagentd.runtime.branch import LiveBranch
+from pyagentd.runtime.branch import ClientText, LiveBranch
+from pyagentd.runtime.branch import attach_client as attach
 from pyagentd.runtime.document_sync import DocumentVersion
 from pyagentd.runtime.feature import Feature
 from pyagentd.runtime.kernel import Kernel
