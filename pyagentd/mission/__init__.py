@@ -40,10 +40,6 @@ if TYPE_CHECKING:
     from pyagentd.mission.delegation import gather_sync as gather_sync
     from pyagentd.mission.delegation import mission as mission
     from pyagentd.mission.delegation import validate as validate
-    from pyagentd.mission.llmtool import LLMTool as LLMTool
-    from pyagentd.mission.llmtool import SubAgentError as SubAgentError
-    from pyagentd.mission.llmtool import ToolsError as ToolsError
-    from pyagentd.mission.llmtool import as_tool as as_tool
     from pyagentd.mission.models import Model as Model
     from pyagentd.mission.models import cost_of as cost_of
     from pyagentd.mission.models import priced as priced
@@ -77,7 +73,11 @@ if TYPE_CHECKING:
     from pyagentd.mission.step import ToolCall as ToolCall
     from pyagentd.mission.step import Turn as Turn
     from pyagentd.mission.step import Usage as Usage
+    from pyagentd.mission.tools import LLMTool as LLMTool
+    from pyagentd.mission.tools import SubAgentError as SubAgentError
     from pyagentd.mission.tools import Tool as Tool
+    from pyagentd.mission.tools import ToolsError as ToolsError
+    from pyagentd.mission.tools import as_tool as as_tool
     from pyagentd.mission.tools import normalize as normalize
 
 _NAMES = {
@@ -85,7 +85,6 @@ _NAMES = {
     "checkpoint": "CheckpointError State",
     "delegation": "Compiled Discovery Mission Validation adelegate compiled "
     "delegate delegate_discovering discover gather gather_sync mission validate",
-    "llmtool": "LLMTool SubAgentError ToolsError as_tool",
     "models": "Model cost_of priced",
     "options": "Answer Context LLM LLMError Limits ModelLike PromptLimit Request Retry ToolLike Tools",
     "plan": "Plan PlanError PlanStep create_plan make_plan run_plan",
@@ -94,7 +93,7 @@ _NAMES = {
     "signature": "Signature SignatureError",
     "step": "Fail MissionFailed Step ToolCall Turn Usage",
     "template": "TemplateError",
-    "tools": "Tool normalize",
+    "tools": "LLMTool SubAgentError Tool ToolsError as_tool normalize",
 }
 _FROM = {name: module for module, names in _NAMES.items() for name in names.split()}
 

@@ -14,11 +14,10 @@ from pyagentd.lisp.values import Keyword, from_key
 from pyagentd.mission import registry, template, tools
 from pyagentd.mission import signature as signatures
 from pyagentd.mission.firewall import Firewall
-from pyagentd.mission.llmtool import ToolsError
 from pyagentd.mission.options import LLM, Arguments, Options, Request
 from pyagentd.mission.signature import Map, Problem, Signature
 from pyagentd.mission.step import Fail, Step
-from pyagentd.mission.tools import Tool
+from pyagentd.mission.tools import Tool, ToolsError
 
 # Chaining: the context of a mission may be the step of another one.
 

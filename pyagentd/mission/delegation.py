@@ -24,7 +24,6 @@ from pyagentd.mission import step as trace
 from pyagentd.mission.budget import Budget, Scope, current, current_call, enter
 from pyagentd.mission.checkpoint import CheckpointError, State
 from pyagentd.mission.checks import CannotStart, ReadyMission, prepare
-from pyagentd.mission.llmtool import LLMTool
 from pyagentd.mission.options import (
     Arguments,
     Context,
@@ -40,7 +39,7 @@ from pyagentd.mission.options import (
 from pyagentd.mission.runtime import Bridge, Runtime, error_text, new_span, run_here
 from pyagentd.mission.signature import ANY, Field, Signature
 from pyagentd.mission.step import Fail, Step, T, Usage, failed_step
-from pyagentd.mission.tools import Tool, normalize
+from pyagentd.mission.tools import LLMTool, Tool, normalize
 from pyagentd.mission.turn import Progress
 
 _log = logging.getLogger(__name__)

@@ -12,10 +12,9 @@ from pyagentd.errors import did_you_mean
 if TYPE_CHECKING:
     from pyagentd.mission.budget import Budget
     from pyagentd.mission.checkpoint import State
-    from pyagentd.mission.llmtool import LLMTool
     from pyagentd.mission.runtime import Event
     from pyagentd.mission.signature import Signature
-    from pyagentd.mission.tools import Tool
+    from pyagentd.mission.tools import LLMTool, Tool
 
 MAX_TURNS = 5
 PROGRAM_TIMEOUT_S = 5.0

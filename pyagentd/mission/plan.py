@@ -22,9 +22,8 @@ from pyagentd.mission import signature
 from pyagentd.mission.budget import Budget, Scope
 from pyagentd.mission.delegation import delegate
 from pyagentd.mission.firewall import Firewall
-from pyagentd.mission.llmtool import ToolsError
 from pyagentd.mission.step import Fail, MissionFailed, Step, failed_step
-from pyagentd.mission.tools import Tool, Toolbox, normalize
+from pyagentd.mission.tools import Tool, Toolbox, ToolsError, normalize
 from pyagentd.mission.turn import fail_of
 from pyagentd.store import atomic
 

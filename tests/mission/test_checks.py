@@ -13,8 +13,8 @@ from pyagentd.errors import UserError
 from pyagentd.lisp.values import Keyword
 from pyagentd.mission import Fail, LLMTool, Scripted, Step, compiled, delegate, validate
 from pyagentd.mission.checks import ChainedFailure, start_context
-from pyagentd.mission.llmtool import OPTIONS
 from pyagentd.mission.options import KNOWN
+from pyagentd.mission.tools import OPTIONS
 
 
 @pytest.mark.spec("004", "Dry Run Mode")

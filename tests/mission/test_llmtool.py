@@ -15,8 +15,8 @@ from pyagentd.mission import (
     as_tool,
     delegate,
 )
-from pyagentd.mission.llmtool import judgment_prompt, program_of
 from pyagentd.mission.signature import parse
+from pyagentd.mission.tools import judgment_prompt, program_of
 
 URGENT = {"prompt": "Is this urgent? {{subject}}", "signature": "(subject :string) -> {urgent :bool}"}
 CALL = '(call "return" (call "t" {:subject "Server down"}))'

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from pyagentd import lisp
 from pyagentd.lisp import values
 from pyagentd.mission import Plan, State, normalize, response
-from pyagentd.mission.llmtool import program_of
 from pyagentd.mission.plan import PlanStep
+from pyagentd.mission.tools import program_of
 from tests.examples import examples
 
 SCALARS = (

@@ -75,13 +75,13 @@ BREAKS_OF_MISSIONS = [
     ),
     _of(
         "PtcRunner.SubAgent.LLMTool",
-        f"{_MISSION}/llmtool.py",
+        f"{_MISSION}/tools.py",
         "            return _return_program(serialization.readable(_with_keywords(reader.parse(candidate))))\n",
         "            return candidate\n",
     ),
     _of(
         "Tool Configuration (Unified Model)",
-        f"{_MISSION}/llmtool.py",
+        f"{_MISSION}/tools.py",
         "        if not self.tools:\n",
         "        if True:\n",
     ),
