@@ -57,7 +57,7 @@ from pyagentd.lisp.serialization import decode, encode
 from pyagentd.lisp.values import Value
 
 if TYPE_CHECKING:
-    from pyagentd.lisp.program import Program
+    from pyagentd.lisp import Program
 
 # -- Messages between the caller and the child: a length, then JSON.
 #
@@ -182,7 +182,7 @@ _BOOT: Final = """\
 import sys
 sys.path[:0] = sys.argv[2:]
 from pyagentd.lisp.isolation import fork_children
-from pyagentd.lisp.program import compile
+from pyagentd.lisp import compile
 fork_children(int(sys.argv[1]), compile)
 """
 
