@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from pyagentd.door import door
 
 if TYPE_CHECKING:
-    from pyagentd.store.export import export, foreign, html, importing
+    from pyagentd.store.export import export, html, importing
 else:
-    __getattr__ = door(__name__, "export", "foreign", "html", "importing")
+    __getattr__ = door(__name__, "export", "html", "importing")
 
-__all__ = ["export", "foreign", "html", "importing"]
+__all__ = ["export", "html", "importing"]

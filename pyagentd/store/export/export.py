@@ -1,10 +1,11 @@
-"""Exports a branch as gptel's Markdown, as JSON or as JSON lines; pure.
+"""Exports a branch as gptel's Markdown, as JSON, JSON lines or lines of the Agent Client Protocol; pure.
 
 Markdown is the document. JSON is the log with the user's recorded edits; text that only the document has is inserted
 at its place, so an export has everything that can be read in Emacs. HTML pages are made by ``html``.
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,9 +23,9 @@ from pyagentd.store.document.adopt import Adoption, adopt
 from pyagentd.store.document.reconcile import align, recognise
 from pyagentd.store.document.render import writable
 from pyagentd.store.document.text import Document, Settings, format_file
-from pyagentd.store.export.foreign import protocol_lines
 from pyagentd.store.journal import Row, read_rows
 from pyagentd.store.paths import BranchRef
+from pyagentd.wire.sexp import SexpError, read_call
 from pyagentd.words import quantity
 
 # What an export is made from: a branch or an agent read from disk once, with the agents below it.
@@ -207,3 +208,61 @@ def _dumps(value: Any, indent: int | None = None) -> str:
     text = json.dumps(value, ensure_ascii=False, indent=indent)
     # JSON can hold lone surrogates, UTF-8 cannot.
     return text if writable(text) == text else json.dumps(value, indent=indent)
+
+
+# Lines of the Agent Client Protocol: one notification a line.
+
+_KINDS = (("read", "read"), ("edit|write", "edit"), ("glob|grep|search", "search"), ("bash|shell|task", "execute"))
+
+
+def protocol_lines(record: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a canonical record as the ``session/update`` notifications that an agent would have sent.
+
+    Messages that the user removed or rewound are left out.
+
+    Args:
+        record: As ``canonical`` returns it.
+    """
+    session_id, last = record["session"]["id"], ""
+    for item in record["messages"]:
+        user = item["message"]["role"] == "user"
+        metadata = item["message"].get("metadata_json") or {}
+        if metadata.get("hidden") or metadata.get("hidden_at"):
+            continue
+        for part in item["parts"]:
+            if (update := _update(part["data_json"], user=user)) is not None:
+                kind, content = update["sessionUpdate"], update["content"]
+                if kind == last and kind != "tool_call":  # another text, no more of the same
+                    content["text"] = "\n\n" + content["text"]
+                last = kind
+                params = {"sessionId": session_id, "update": update}
+                yield json.dumps({"jsonrpc": "2.0", "method": "session/update", "params": params}) + "\n"
+
+
+def _update(data: Mapping[str, Any], *, user: bool) -> dict[str, Any] | None:
+    notes = data.get("metadata") or {}
+    match data:
+        case _ if notes.get("hidden"):
+            return None
+        case {"type": "text" | "reasoning" as kind, "text": str(text)} if text:
+            chunk = "user_message_chunk" if user else f"agent_{'message' if kind == 'text' else 'thought'}_chunk"
+            return {"sessionUpdate": chunk, "content": {"type": "text", "text": text}}
+        case {"type": str(kind), "toolCallId": str(call_id)}:
+            name = kind.removeprefix("tool-")
+            input, output = data.get("input") or {}, str(data.get("output") or data.get("errorText") or "")
+            if "edited" in notes:
+                try:
+                    name, input, end = read_call(notes["edited"])
+                except SexpError:
+                    return None  # the model is not shown it either
+                output = notes["edited"][end:].removeprefix("\n\n")
+            return {
+                "sessionUpdate": "tool_call",
+                "toolCallId": call_id,
+                "title": name,
+                "kind": next((as_kind for words, as_kind in _KINDS if re.search(words, name.lower())), "other"),
+                "status": "completed" if data.get("state") == "output-available" else "failed",
+                "rawInput": input,
+                "content": [{"type": "content", "content": {"type": "text", "text": output}}],
+            }
+    return None
