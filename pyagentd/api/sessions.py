@@ -25,7 +25,7 @@ from pyagentd.errors import BadRequest, Busy, ConfigError, PyagentdError, StoreE
 from pyagentd.events import Event
 from pyagentd.features import emacs as emacstools
 from pyagentd.features.emacs import EmacsClients
-from pyagentd.features.overview import Overview, spent_row
+from pyagentd.features.overview import Overview, list_entries, spent_row
 from pyagentd.features.schedules import Schedules
 from pyagentd.features.tasks import Tasks
 from pyagentd.features.usage import facts_of, priced_usage
@@ -39,7 +39,6 @@ from pyagentd.runtime.usage import Expense
 from pyagentd.store import branching, metadata, paths, presetfile
 from pyagentd.store import export as exchange
 from pyagentd.store.atomic import write_bytes
-from pyagentd.store.db.listing import list_entries
 from pyagentd.store.db.projection import spent_by_branch
 from pyagentd.store.document.adopt import Adoption
 from pyagentd.store.document.render import writable

@@ -7,8 +7,8 @@ import shutil
 import pytest
 
 from pyagentd.errors import Ambiguous, NotASession, NotFound
+from pyagentd.features.overview import single_entry
 from pyagentd.store import paths
-from pyagentd.store.db.listing import single_entry
 from pyagentd.store.metadata import branches
 from pyagentd.store.paths import ref_of
 from pyagentd.store.registry import Registry
