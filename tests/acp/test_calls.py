@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pyagentd.acp import updates
+from pyagentd.acp import conversation
 
 ROOT = "/work"
 
@@ -32,7 +32,7 @@ ROOT = "/work"
 )
 def test_a_call_has_a_title_a_kind_and_a_place(tool: str, arguments: Any, kind: str, title: str, place: Any) -> None:
     data = {"type": f"tool-{tool}", "toolCallId": "c", "state": "input-available", "input": arguments}
-    update = updates.call_update(data, ROOT, is_new=True)
+    update = conversation.call_update(data, ROOT, is_new=True)
     assert (update.kind, update.title, update.status) == (kind, title, "in_progress")
     assert [(each.path, each.line) for each in update.locations] == ([place] if place else [])
 
@@ -46,11 +46,11 @@ def test_a_call_has_a_title_a_kind_and_a_place(tool: str, arguments: Any, kind: 
     ],
 )
 def test_a_change_is_shown_as_one(tool: str, arguments: dict[str, str], change: Any) -> None:
-    found = [(each.path, each.old_text, each.new_text) for each in updates.changes(tool, arguments, ROOT)]
+    found = [(each.path, each.old_text, each.new_text) for each in conversation.changes(tool, arguments, ROOT)]
     assert found == ([change] if change else [])
 
 
 def test_a_long_result_is_cut_and_says_so() -> None:
     data = {"type": "tool-Bash", "toolCallId": "c", "state": "output-available", "output": "x" * 20_005}
-    (content,) = updates.result(data)
+    (content,) = conversation.result(data)
     assert content.content.text.endswith("x\n… 5 more characters")

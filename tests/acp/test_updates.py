@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from pyagentd.acp import updates
-from pyagentd.acp.updates import Updates
+from pyagentd.acp import conversation
+from pyagentd.acp.conversation import Updates
 from pyagentd.store.journal import Row
 
 ROOT = "/work"
@@ -66,7 +66,7 @@ def test_a_call_that_failed_says_why() -> None:
 
 def test_a_list_of_steps_is_a_plan_and_no_call() -> None:
     assert told(message("a"), call("output-available", "TodoWrite", output="ok")) == []
-    plan = updates.plan([{"content": "Look", "status": "completed", "active_form": "Looking"}])
+    plan = conversation.plan([{"content": "Look", "status": "completed", "active_form": "Looking"}])
     assert [(entry.content, entry.status) for entry in plan.entries] == [("Look", "completed")]
 
 
@@ -112,5 +112,5 @@ def test_what_a_provider_gave_as_reason_is_kept() -> None:
     [({"used": 5, "window": 10, "cost_usd": 0.5}, (5, 10, 0.5)), ({"used": 5, "window": None}, None)],
 )
 def test_usage_is_told_as_far_as_it_is_known(context: dict[str, Any], used: Any) -> None:
-    update = updates.usage(context)
+    update = conversation.usage(context)
     assert (update and (update.used, update.size, update.cost.amount)) == used
