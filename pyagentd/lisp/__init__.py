@@ -21,6 +21,21 @@ from pyagentd.lisp.runtime import Isolation, Result, Run, Tools, Usage, memory_f
 from pyagentd.lisp.serialization import check_extent, size
 from pyagentd.lisp.values import Keyword, LispSet, Value
 
+__all__ = [
+    "Budget",
+    "Fail",
+    "Keyword",
+    "Limits",
+    "LispError",
+    "LispSet",
+    "Program",
+    "Result",
+    "Return",
+    "Usage",
+    "compile",
+    "run",
+]
+
 _FILE = "<lisp>"
 _TOO_NESTED = "the program is nested too deeply or too large to compile"
 _python_compile = compile
@@ -159,19 +174,3 @@ def compile(text: str) -> Program:
 def run(text: str, context: Mapping[Any, Value] | None = None, **options: Any) -> Result:
     """Compile and run a program; the arguments are those of ``Program.run``."""
     return compile(text).run(context, **options)
-
-
-__all__ = [
-    "Budget",
-    "Fail",
-    "Keyword",
-    "Limits",
-    "LispError",
-    "LispSet",
-    "Program",
-    "Result",
-    "Return",
-    "Usage",
-    "compile",
-    "run",
-]

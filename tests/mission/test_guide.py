@@ -16,7 +16,7 @@ def test_the_examples_of_the_guide_run() -> None:
     assert tried > 50 and not failed
 
 
-@pytest.mark.parametrize("module", ["llmtool"])
+@pytest.mark.parametrize("module", ["tools"])
 def test_the_examples_in_docstrings_run(module: str) -> None:
     failed, tried = doctest.testmod(importlib.import_module(f"pyagentd.mission.{module}"))
     assert tried and not failed
