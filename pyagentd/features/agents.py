@@ -33,10 +33,10 @@ from pyagentd.policy.action import Target, validate_pattern
 from pyagentd.policy.presets import Commands, Preset, Result, WantedServers
 from pyagentd.policy.shell import ANY
 from pyagentd.runtime.branch import LiveBranch
-from pyagentd.runtime.feature import BranchOpened, Feature, QueueStopped, RunEnded, RunStarted
+from pyagentd.runtime.feature import BranchOpened, Feature, RunEnded, RunStarted
 from pyagentd.runtime.opening import RESTARTED
 from pyagentd.runtime.presets import ProjectPresets, answers_next, inherited_metadata
-from pyagentd.runtime.queue import Submission
+from pyagentd.runtime.queue import QueueStopped, Submission
 from pyagentd.runtime.settings import SendOptions, backend_for, provider_of
 from pyagentd.runtime.status import BY_PARENT, Outcome
 from pyagentd.store import paths, presetfile, sessions

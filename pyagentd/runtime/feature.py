@@ -78,10 +78,6 @@ class HistoryChanged(BranchEvent):
     """Turns of a branch were hidden, or shown again."""
 
 
-class QueueStopped(BranchEvent):
-    """A queued message could not be answered; the queue of the branch waits for a person."""
-
-
 @dataclass(frozen=True, slots=True)
 class ClientGone:
     """A client has disconnected."""

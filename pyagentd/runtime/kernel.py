@@ -34,12 +34,11 @@ from pyagentd.runtime.feature import (
 from pyagentd.runtime.grants import Grants, Ledger, Origins
 from pyagentd.runtime.opening import PendingHints, ResumedRun, SessionTrees, refusal_of
 from pyagentd.runtime.presets import NamedAgentOverlay, Presets
-from pyagentd.runtime.queue import Receipt, Submission
+from pyagentd.runtime.queue import Queues, Receipt, Submission
 from pyagentd.runtime.run import Run, RunPhase, RunSettings
 from pyagentd.runtime.run_setup import find_continuation
 from pyagentd.runtime.settings import SendOptions
 from pyagentd.runtime.status import BY_PARENT, Outcome, Session, told_of
-from pyagentd.runtime.submitting import Queues
 from pyagentd.runtime.turns import Prompt, record_start
 from pyagentd.store import paths
 from pyagentd.store.db.projection import Projection

@@ -32,7 +32,6 @@ from pyagentd.policy.profiles import resolve_profile
 from pyagentd.runtime import system_prompt as instructions
 from pyagentd.runtime import turns
 from pyagentd.runtime.approvals import Authority
-from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.document_sync import (
     Override,
     effective_settings,
@@ -87,6 +86,7 @@ from pyagentd.tools.spec import Output, ToolContext, ToolSpec
 from pyagentd.tools.web import key_variable, web_fetch, web_search
 
 if TYPE_CHECKING:
+    from pyagentd.runtime.branch import LiveBranch
     from pyagentd.runtime.feature import Feature
     from pyagentd.runtime.kernel import Kernel
 
@@ -516,7 +516,7 @@ class RunBuilder:
     def __init__(
         self,
         kernel: "Kernel",
-        branch: LiveBranch,
+        branch: "LiveBranch",
         run_id: str,
         options: SendOptions,
         *,
@@ -843,7 +843,7 @@ class RunContinuation(NamedTuple):
     options: SendOptions
 
 
-async def find_continuation(kernel: "Kernel", branch: LiveBranch, run_id: str) -> RunContinuation | None:
+async def find_continuation(kernel: "Kernel", branch: "LiveBranch", run_id: str) -> RunContinuation | None:
     """Return the state from which the last run of a branch is resumed; None if it cannot be resumed.
 
     The run keeps the questions that it asked before.

@@ -24,13 +24,13 @@ from pyagentd.errors import PyagentdError, SkillError, StoreError, ToolError
 from pyagentd.events import truncate
 from pyagentd.policy.action import Target
 from pyagentd.reader import FullText, Rule, Source, read
-from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.presets import TAKEN_OVER
 from pyagentd.store import presetfile
 from pyagentd.store.document.render import writable
 from pyagentd.tools.spec import Args, ToolContext, ToolSpec, object_schema
 
 if TYPE_CHECKING:
+    from pyagentd.runtime.branch import LiveBranch
     from pyagentd.runtime.kernel import Kernel
 
 
@@ -392,7 +392,7 @@ class Workplace:
     skills: Mapping[str, str]  # descriptions by name
 
 
-async def workplace_of(kernel: "Kernel", branch: LiveBranch) -> Workplace:
+async def workplace_of(kernel: "Kernel", branch: "LiveBranch") -> Workplace:
     """Return the workspace of a session; it is looked up and recorded before the first run."""
     metadata = branch.conversation.session.get("metadata_json", {})
     if any(name not in metadata for name in TAKEN_OVER):
@@ -414,7 +414,7 @@ def skills_of(config: Config, root: Path | None) -> Skills:
 
 
 async def renew_workplace(
-    kernel: "Kernel", branch: LiveBranch, *, keep: Mapping[str, Any] = MappingProxyType({})
+    kernel: "Kernel", branch: "LiveBranch", *, keep: Mapping[str, Any] = MappingProxyType({})
 ) -> None:
     """Look up a session's workspace and record it, again at a compaction; facts in ``keep`` stay."""
     root = Path(branch.conversation.session.get("workspace_root") or Path.home())  # of a session made by hand

@@ -49,7 +49,7 @@ BREAKS_OF_CONVERSATIONS = [
     _of(
         "How should errors be designed — what auto-retries, what hard-fails, and is a hard-failed session dead "
         "forever?",
-        "pyagentd/runtime/submitting.py",
+        "pyagentd/runtime/queue.py",
         '        if reason == "error":\n',
         '        if reason == "never":\n',
     ),
