@@ -19,7 +19,7 @@ from pyagentd.api import GROUPS, methods
 from pyagentd.api.commands import Builtin
 from pyagentd.cli.app import cli
 from pyagentd.reader import words
-from pyagentd.wire.operations import LISP, Operation, Parameter, operation
+from pyagentd.wire.connection import LISP, Operation, Parameter, operation
 
 ROOT = Path(__file__).parents[1]
 CLI = ROOT / "pyagentd" / "cli"

@@ -26,7 +26,7 @@ from pyagentd.tools.read import READ
 from pyagentd.tools.shell import BASH
 from pyagentd.tools.spec import ToolContext, ToolSpec
 from pyagentd.tools.write import WRITE
-from pyagentd.wire.operations import by_person
+from pyagentd.wire.connection import by_person
 
 MOST_DECISIONS = 1000  # in one reply
 _LARGEST_ID = 2**63 - 1  # SQLite's largest integer

@@ -1,7 +1,7 @@
 """The base class of all groups of operations: access to the kernel and the registry, and the lookup of branches.
 
 A group is a class whose public methods are operations: they take the calling client and keyword arguments, and
-return plain values; ``wire.operations`` converts both for the wire. Errors are those of ``errors.py``.
+return plain values; ``wire.connection`` converts both for the wire. Errors are those of ``errors.py``.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ from pyagentd.store.atomic import make_dirs, write_bytes
 from pyagentd.store.metadata import workspace_root
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.registry import Registry
-from pyagentd.wire.operations import Operation, operation
+from pyagentd.wire.connection import Operation, operation
 
 # A reply larger than this is sent as a file, which is kept for a while.
 INLINE_LIMIT = 512 * 1024
@@ -89,7 +89,7 @@ Reply = TypeVar("Reply")
 
 
 class Group:
-    """Operations on one kernel: every public coroutine method that takes a client, see ``wire.operations``."""
+    """Operations on one kernel: every public coroutine method that takes a client, see ``wire.connection``."""
 
     def __init__(self, kernel: Kernel, registry: Registry, indexer: Indexer | None, process: Process) -> None:
         self._kernel = kernel

@@ -19,7 +19,7 @@ from pyagentd.reader import Source
 from pyagentd.runtime.grants import ProjectPrograms, project_hooks, project_servers
 from pyagentd.runtime.settings import SendOptions
 from pyagentd.tools.mcp.connection import rule_of
-from pyagentd.wire.operations import by_person
+from pyagentd.wire.connection import by_person
 
 _SHOWN = 100_000  # characters of all files and scripts in one answer
 _LISTED = 500  # resources and prompts in one answer

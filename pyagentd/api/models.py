@@ -63,7 +63,7 @@ from pyagentd.store.modellists import FILE_NAME
 from pyagentd.store.paths import BranchRef
 from pyagentd.tools.builtin import builtin_tools
 from pyagentd.tools.process import git_files
-from pyagentd.wire.operations import by_person
+from pyagentd.wire.connection import by_person
 
 
 class ModelRow(TypedDict):

@@ -48,7 +48,7 @@ from pyagentd.store.named_agents import named_dir
 from pyagentd.store.paths import BranchPlaces, BranchRef, describe_branch
 from pyagentd.store.sessions import move_to_trash
 from pyagentd.tools.builtin import builtin_tools
-from pyagentd.wire.operations import by_person
+from pyagentd.wire.connection import by_person
 from pyagentd.words import quantity
 
 _NOTHING = Expense()

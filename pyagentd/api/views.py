@@ -32,7 +32,7 @@ from pyagentd.runtime.approvals import agent_words
 from pyagentd.runtime.usage import cost
 from pyagentd.store import paths
 from pyagentd.store.db.projection import HitFacts
-from pyagentd.wire.operations import Operation
+from pyagentd.wire.connection import Operation
 from pyagentd.words import quantity, short_tokens
 
 LIMIT = 500  # rows, where the client does not say

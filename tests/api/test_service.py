@@ -18,8 +18,7 @@ from pyagentd.store.document import text as document
 from pyagentd.store.document.text import body_sha256
 from pyagentd.store.paths import BranchRef
 from pyagentd.tools.sandbox import enclosure
-from pyagentd.wire.connection import Client, Outbox
-from pyagentd.wire.operations import operation
+from pyagentd.wire.connection import Client, Outbox, operation
 from tests.runtime.world import Watcher, World
 from tests.server import answer, tool_use
 

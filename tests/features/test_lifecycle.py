@@ -27,7 +27,7 @@ from pyagentd.store.conversation import Conversation
 from pyagentd.store.document import text as document
 from pyagentd.store.document.text import body_sha256
 from pyagentd.store.paths import BranchRef
-from pyagentd.wire.operations import operation
+from pyagentd.wire.connection import operation
 from tests.runtime.test_resume import until
 from tests.runtime.world import FixedClock, Watcher, World, attached, body, rows, type_
 from tests.server import answer, tool_use

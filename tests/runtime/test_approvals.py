@@ -20,7 +20,7 @@ from pyagentd.runtime.status import failed_calls
 from pyagentd.store import branching, paths
 from pyagentd.store.paths import BranchRef
 from pyagentd.tools.spec import Target
-from pyagentd.wire.operations import operation
+from pyagentd.wire.connection import operation
 from tests.runtime.test_run import meeting
 from tests.runtime.world import Watcher, World, attached, last_of, rows
 from tests.server import Request, answer, tool_use

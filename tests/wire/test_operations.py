@@ -9,7 +9,7 @@ import pytest
 
 from pyagentd.api import GROUPS, methods
 from pyagentd.errors import BadRequest
-from pyagentd.wire.operations import by_person, operation
+from pyagentd.wire.connection import by_person, operation
 from pyagentd.wire.sexp import decode
 from tests.replies import misfit
 

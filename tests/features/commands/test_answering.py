@@ -17,7 +17,7 @@ from pyagentd.runtime.feature import Feature
 from pyagentd.store import paths, presetfile
 from pyagentd.store.document import text as document
 from pyagentd.store.paths import BranchRef
-from pyagentd.wire.operations import operation
+from pyagentd.wire.connection import operation
 from tests.runtime.world import Watcher, World, attached, body, rows, type_
 from tests.server import answer, tool_use
 
