@@ -6,7 +6,7 @@ an ask counts, from whichever client; runs go on when the editor quits.
 
 from typing import TYPE_CHECKING
 
-from pyagentd.door import door
+from pyagentd import door
 
 if TYPE_CHECKING:
     from pyagentd.acp import agent

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyagentd.door import door
+from pyagentd import door
 from pyagentd.errors import ConfigError
 
 if TYPE_CHECKING:

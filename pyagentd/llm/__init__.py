@@ -6,7 +6,7 @@ which takes about a second. The modules named below do, on first use of one of t
 
 from typing import TYPE_CHECKING
 
-from pyagentd.door import door
+from pyagentd import door
 
 if TYPE_CHECKING:
     from pyagentd.llm import anthropic, catalog, clouds, gemini, offline, openai, responses

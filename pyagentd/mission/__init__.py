@@ -19,7 +19,7 @@ signature, or with the reason why there is none. No daemon and no disk is needed
 
 from typing import TYPE_CHECKING
 
-from pyagentd.door import door
+from pyagentd import door
 
 if TYPE_CHECKING:
     from pyagentd.errors import TemplateError as TemplateError

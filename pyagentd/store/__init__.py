@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from pyagentd.door import door
+from pyagentd import door
 
 if TYPE_CHECKING:
     from pyagentd.store import configfile, modellists, named_agents, paths, presetfile, registry

@@ -5,7 +5,7 @@ Imports next to nothing: two modules of this package are started as programs, an
 
 from typing import TYPE_CHECKING
 
-from pyagentd.door import door
+from pyagentd import door
 
 if TYPE_CHECKING:
     from pyagentd.tools import page, webclient

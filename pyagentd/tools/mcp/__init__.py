@@ -7,7 +7,7 @@ Nothing here decides whether a call is allowed: a tool of a server is a ``ToolSp
 
 from typing import TYPE_CHECKING
 
-from pyagentd.door import door
+from pyagentd import door
 
 if TYPE_CHECKING:
     from pyagentd.tools.mcp import link
