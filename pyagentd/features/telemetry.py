@@ -28,7 +28,6 @@ from pyagentd.messages import Message, Part, Reasoning, Text, ToolCall, ToolResu
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import Feature, RunEnded, RunStarted
 from pyagentd.runtime.run import Run, RunSettings
-from pyagentd.runtime.run_setup import Watcher
 from pyagentd.store import paths
 from pyagentd.tools.invoke import Envelope
 
@@ -84,15 +83,12 @@ class Telemetry(Feature):
             await asyncio.to_thread(self._spans.close)
 
     def settings_for(self, run: "RunBuilder", settings: RunSettings) -> RunSettings:
-        """Return the settings of a run with its tool calls watched."""
+        """Return the settings of a run with its tool calls watched, and watch its requests."""
+        run.watchers.append(partial(_Request, self, run))
         settings = replace(settings, around=partial(self._around, run.branch))
         if (spans := self._spans) is None:
             return settings
         return replace(settings, ready=partial(_ready, spans, run.branch, settings.ready))
-
-    def watcher_for(self, run: "RunBuilder") -> Watcher:
-        """Return the watcher that counts the requests of a run and makes their spans."""
-        return partial(_Request, self, run)
 
     # -- numbers -------------------------------------------------------------------------------------------------
 

@@ -14,7 +14,6 @@ from pyagentd.messages import Message, ToolCall
 from pyagentd.policy.presets import Preset
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.run import FitToWindow, RunSettings
-from pyagentd.runtime.run_setup import Watcher
 from pyagentd.runtime.settings import SendOptions
 from pyagentd.runtime.status import Outcome
 from pyagentd.runtime.turns import Prompt
@@ -188,12 +187,8 @@ class Feature:
         return True
 
     def settings_for(self, run: "RunBuilder", settings: RunSettings) -> RunSettings:
-        """Return the settings of a run, possibly changed."""
+        """Return the settings of a run, possibly changed; add to ``run.watchers`` what watches its requests."""
         return settings
-
-    def watcher_for(self, run: "RunBuilder") -> Watcher | None:
-        """Return a watcher of the requests of a run, if any."""
-        return None
 
     def fit_for(self, run: "RunBuilder", settings: RunSettings) -> FitToWindow | None:
         """Return a function that fits the views of a run to the model's window, if any."""

@@ -512,6 +512,8 @@ class RunBuilder:
     root: Path  # the workspace
     authority: Authority  # who decides what it may do
     offer: ToolOffer  # the tools that the model is told about
+    watched: WatchedBackend  # the backend, with its requests traced and watched
+    watchers: list[Watcher]  # of its requests, to which features add theirs
 
     def __init__(
         self,
@@ -598,8 +600,17 @@ class RunBuilder:
         for each in plan.contexts:
             context |= each.context_for(self)
         self.offer = ToolOffer(tools, partial(found_before, branch.conversation), window=model_plan.window)
+        self.watchers = []
+        self.watched = WatchedBackend(
+            backend=plan.backend,
+            trace=plan.trace,
+            run_id=self.run_id,
+            clock=kernel.clock,
+            watchers=self.watchers,
+            completed=Attachments(ref.branch_dir, plan.kept).shown,
+        )
         settings = RunSettings(
-            backend=self._watch_backend(plan.backend, plan),
+            backend=self.watched,
             log=plan.log,
             model=model,
             provider=plan.provider,
@@ -763,20 +774,6 @@ class RunBuilder:
         )
         return _intern(whole)
 
-    def _watch_backend(self, backend: Backend, plan: RunPlan) -> Backend:
-        watchers = []
-        for each in self.kernel.features_with("watcher_for"):
-            if (watcher := each.watcher_for(self)) is not None:
-                watchers.append(watcher)
-        return WatchedBackend(
-            backend=backend,
-            trace=plan.trace,
-            run_id=self.run_id,
-            clock=self.kernel.clock,
-            watchers=watchers,
-            completed=Attachments(self.branch.ref.branch_dir, plan.kept).shown,
-        )
-
     async def _renew(self, plan: RunPlan, now: RunSettings) -> RunSettings:
         """Return the settings of a named agent's run from its current configuration; see ``run.Fresh``.
 
@@ -790,8 +787,8 @@ class RunBuilder:
             backend, model = self._backend_of(preset)
             model = await self._model(model, preset)
             self.provider = provider_of(preset, kernel.config, self.options)
-            watched = self._watch_backend(backend, plan)
-            changes = {"backend": watched, "model": model, "provider": self.provider}
+            self.watched = replace(self.watched, backend=backend)
+            changes = {"backend": self.watched, "model": model, "provider": self.provider}
             changes |= self._longest(preset, model)
         self.preset = preset
         system = await self._system(preset, plan.skills, changes.get("model", now.model))

@@ -134,8 +134,9 @@ class Operation:
                 continue
             if parameter.type is bool and value is None:
                 value = False
-            try:
-                bound[name] = convert(value, parameter.type)
+            try:  # most are plain texts, which are as they should be
+                plain = parameter.type is str and type(value) is str
+                bound[name] = value if plain else convert(value, parameter.type)
             except Misfit:
                 wanted = words(parameter.type, LISP)
                 raise BadRequest(f"{self.name}: {parameter.key} must be {wanted}, got {_excerpt(value)}") from None
