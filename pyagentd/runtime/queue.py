@@ -350,9 +350,6 @@ class Queues:
         prompt = replace(await read(), metadata=dict(metadata), id=id)
         for each in self._kernel.features_with("before_prompt"):
             prompt = await each.before_prompt(branch, prompt, options, run_id)
-        root = branch.conversation.session.get("workspace_root")
-        if not self._kernel.presets.is_warm(root):
-            await asyncio.to_thread(self._kernel.presets.warm, branch.ref, root)
         builder = RunBuilder(self._kernel, branch, run_id, options, message=prompt.metadata)
         settings = await builder.settings(prompt.settings)
         # No await from here on: a run that was recorded must be supervised.

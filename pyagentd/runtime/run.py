@@ -23,7 +23,6 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Literal, Protocol, assert_never
 
 from pyagentd import reader
@@ -78,51 +77,30 @@ class _GrowingPart:
         return {**self.row, "data_json": data}
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
 class AnswerRecorder:
-    """Records the assistant message of a run, step by step.
+    """Records the assistant message of a run, step by step."""
 
-    Args:
-        recorder: The recorder of the branch.
-        session_id: The session of the message.
-        model: The model that answers: ``{"provider_id", "model_id"}``.
-        called: Called with every call that has its result: the part as recorded, and the time (epoch ms).
-        metadata: Metadata of its messages, beside the model.
-        root: The workspace root, for summaries of calls.
-
-    Attributes:
-        model: The model of the next message; a message that has begun keeps its own.
-        usage: Usage of the run.
-        last_usage: Usage of its last request.
-    """
-
-    def __init__(
-        self,
-        recorder: Recorder,
-        *,
-        session_id: str,
-        model: Mapping[str, Any],
-        called: Callable[[Mapping[str, Any], int], None],
-        metadata: Mapping[str, Any] = MappingProxyType({}),
-        root: str = "",
-    ) -> None:
-        self._root = root
-        self.model = model
-        self._recorder = recorder
-        self._called = called
-        self._session_id = session_id
-        self._metadata = metadata
-        self._message: dict[str, Any] | None = None
-        self._parts_recorded = 0
-        self._step_begun = False
-        self._step: dict[str, Any] | None = None  # the row of the current step's first part
-        self._streaming: dict[int, _GrowingPart] = {}  # by the provider's block index
-        self._calls: dict[str, dict[str, Any]] = {}  # rows of calls without a result, by call id
-        self._parts: list[Part] = []  # of the current step, finished ones only
-        self._texts: list[str] = []
-        self._last_from = 0  # index of the first text after the last call
-        self.usage = Usage()
-        self.last_usage: Usage | None = None
-        self._message_usage = Usage()
+    recorder: Recorder  # of the branch
+    session_id: str  # of the message
+    # The model of the next message, ``{"provider_id", "model_id"}``; a message that has begun keeps its own.
+    model: Mapping[str, Any]
+    # Called with every call that has its result: the part as recorded, and the time (epoch ms).
+    called: Callable[[Mapping[str, Any], int], None]
+    metadata: Mapping[str, Any] = field(default_factory=dict)  # of its messages, beside the model
+    root: str = ""  # the workspace root, for summaries of calls
+    usage: Usage = field(init=False, default_factory=Usage)  # of the run
+    last_usage: Usage | None = field(init=False, default=None)  # of its last request
+    _message: dict[str, Any] | None = field(init=False, default=None)
+    _parts_recorded: int = field(init=False, default=0)
+    _step_begun: bool = field(init=False, default=False)
+    _step: dict[str, Any] | None = field(init=False, default=None)  # the row of the current step's first part
+    _streaming: dict[int, _GrowingPart] = field(init=False, default_factory=dict)  # by the provider's block index
+    _calls: dict[str, dict[str, Any]] = field(init=False, default_factory=dict)  # those without a result, by call id
+    _parts: list[Part] = field(init=False, default_factory=list)  # of the current step, finished ones only
+    _texts: list[str] = field(init=False, default_factory=list)
+    _last_from: int = field(init=False, default=0)  # index of the first text after the last call
+    _message_usage: Usage = field(init=False, default_factory=Usage)
 
     def resume(self, standing: RunProgress) -> None:
         """Continue a message that an earlier daemon began: its last step is the current one."""
@@ -184,7 +162,7 @@ class AnswerRecorder:
                     part.texts.append(item.text)
                     if part.row["type"] == "text":
                         self._texts.append(item.text)
-                    self._recorder.delta(part.row["id"], item.text)
+                    self.recorder.delta(part.row["id"], item.text)
             case PartFinished():
                 self._finish(item.index, item.part)
             case _:
@@ -192,7 +170,7 @@ class AnswerRecorder:
 
     def began(self, call: ToolCall) -> None:
         """Record that a call with side effects begins, so that a later daemon does not repeat it."""
-        self._recorder.record("call", {"id": call.id})
+        self.recorder.record("call", {"id": call.id})
 
     def result(self, call: ToolCall, envelope: Envelope) -> ToolResult:
         """Record the outcome of a call and return the result for the model."""
@@ -206,7 +184,7 @@ class AnswerRecorder:
             brief=envelope.brief,
             error="" if envelope.ok else envelope.text,
             denied=envelope.denied,
-            root=self._root,
+            root=self.root,
         )
         metadata["summary"] = summary_line
         if envelope.denied:
@@ -229,9 +207,9 @@ class AnswerRecorder:
             self._put(part.done())
         self._streaming.clear()
         for call, row in self._calls.items():
-            waited = row["type"] in _AWAITED and call in self._recorder.conversation.begun
+            waited = row["type"] in _AWAITED and call in self.recorder.conversation.begun
             why = awaited if waited and awaited else reason
-            line = summary(row["type"].removeprefix("tool-"), row["data_json"]["input"], error=why, root=self._root)
+            line = summary(row["type"].removeprefix("tool-"), row["data_json"]["input"], error=why, root=self.root)
             self._put_call(row, {"state": "output-error", "errorText": why, "metadata": {"summary": line}})
         self._calls.clear()
 
@@ -249,8 +227,8 @@ class AnswerRecorder:
         if estimated or "usage_estimated" in message["metadata_json"]:
             ended["usage_estimated"] = estimated
         message["metadata_json"] = {**message["metadata_json"], **ended}
-        message["updated_at"] = self._recorder.now_ms()
-        self._recorder.record("message", message)
+        message["updated_at"] = self.recorder.now_ms()
+        self.recorder.record("message", message)
         if self._step is not None:
             self._put({**self._step, "data_json": {**self._step["data_json"], "usage": usage.to_dict()}})
 
@@ -296,31 +274,31 @@ class AnswerRecorder:
             self._put(self._step)
         row = part_row(
             message_id=message["id"],
-            session_id=self._session_id,
+            session_id=self.session_id,
             index=self._parts_recorded,
             data=data,
-            now_ms=self._recorder.now_ms(),
+            now_ms=self.recorder.now_ms(),
         )
         self._parts_recorded += 1
         return row
 
     def _put(self, row: Mapping[str, Any]) -> None:
-        self._recorder.record("part", {**row, "updated_at": self._recorder.now_ms()})
+        self.recorder.record("part", {**row, "updated_at": self.recorder.now_ms()})
 
     def _put_call(self, row: Mapping[str, Any], outcome: Mapping[str, Any]) -> None:
         data = {**row["data_json"], **outcome}
         self._put({**row, "data_json": data, "tool_state": data["state"]})
-        self._called(data, self._recorder.now_ms())
+        self.called(data, self.recorder.now_ms())
 
     def _ensure_message(self) -> dict[str, Any]:
         if self._message is None:
             self._message = message_row(
                 role="assistant",
-                session_id=self._session_id,
-                metadata={"model": self.model, **self._metadata},
-                now_ms=self._recorder.now_ms(),
+                session_id=self.session_id,
+                metadata={"model": self.model, **self.metadata},
+                now_ms=self.recorder.now_ms(),
             )
-            self._recorder.record("message", self._message)
+            self.recorder.record("message", self._message)
         return self._message
 
 
@@ -405,30 +383,22 @@ class Limits:
             raise BudgetSpent(f"Agent stopped: limit of tool calls ({self.calls:,}) reached")
 
 
+@dataclass(slots=True, eq=False)
 class RunTimer:
-    """Ends a run when its time is up.
+    """Ends a run when its time is up."""
 
-    Args:
-        time_s: The limit in seconds; None means no limit.
-        expire: Called once with the error when the time is up.
-
-    Attributes:
-        timer: The pending timer; None while the clock is paused.
-    """
-
-    def __init__(self, time_s: float | None, expire: Callable[[BudgetSpent], None]) -> None:
-        self._time_s = time_s
-        self._expire = expire
-        self._left_s = time_s or 0.0
-        self._pauses = 0
-        self._since = 0.0
-        self._counting = False
-        self.timer: asyncio.TimerHandle | None = None
+    time_s: float | None  # the limit in seconds; None means no limit
+    expire: Callable[[BudgetSpent], None]  # called once with the error when the time is up
+    timer: asyncio.TimerHandle | None = field(init=False, default=None)  # None while the clock is paused
+    _spent_s: float = field(init=False, default=0.0)
+    _pauses: int = field(init=False, default=0)
+    _since: float = field(init=False, default=0.0)
+    _counting: bool = field(init=False, default=False)
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
         """Count the time the block takes."""
-        if self._time_s is None:
+        if self.time_s is None:
             yield
             return
         self._counting = True
@@ -455,17 +425,17 @@ class RunTimer:
     def _go_on(self) -> None:
         loop = get_running_loop()
         self._since = loop.time()
-        self.timer = loop.call_later(max(0.0, self._left_s), self._on_expired)
+        self.timer = loop.call_later(max(0.0, (self.time_s or 0.0) - self._spent_s), self._on_expired)
 
     def _halt(self) -> None:
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
-            self._left_s -= get_running_loop().time() - self._since
+            self._spent_s += get_running_loop().time() - self._since
 
     def _on_expired(self) -> None:
         self.timer = None
-        self._expire(BudgetSpent(f"Agent stopped: time limit ({self._time_s:g} s) reached"))
+        self.expire(BudgetSpent(f"Agent stopped: time limit ({self.time_s:g} s) reached"))
 
 
 # The tool calls of one answer: which of them run concurrently, and how each gets its result.
@@ -865,7 +835,7 @@ class Run:
         self._log = settings.log or OrgLog(settings.context.branch_dir)
         digest = hashlib.sha256(settings.system.encode("utf-8", "replace")).hexdigest()
         self._answer = AnswerRecorder(
-            recorder,
+            recorder=recorder,
             session_id=session_id,
             model={"provider_id": settings.provider or None, "model_id": settings.model},
             called=self._log.tool,

@@ -667,6 +667,9 @@ class RunBuilder:
     async def _plan(self, seen: Settings, model: str | None) -> RunPlan:
         """Return a new plan; the branch keeps it for its next runs if it does not depend on other files."""
         kernel, branch, ref = self.kernel, self.branch, self.branch.ref
+        project = branch.conversation.session.get("workspace_root")
+        if not kernel.presets.is_warm(project):
+            await asyncio.to_thread(kernel.presets.warm, ref, project)
         self.place = place = await workplace_of(kernel, branch)
         self.root = place.root
         made_of, block = self._facts(seen)  # later changes give the next run a new plan
