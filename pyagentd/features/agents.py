@@ -33,7 +33,7 @@ from pyagentd.policy.action import Target, validate_pattern
 from pyagentd.policy.presets import Commands, Preset, Result, WantedServers
 from pyagentd.policy.shell import ANY
 from pyagentd.runtime.branch import LiveBranch
-from pyagentd.runtime.feature import BranchOpened, Feature, RunEnded, RunStarted
+from pyagentd.runtime.feature import BranchOpened, Feature, RunEnded, RunMoved, RunStarted
 from pyagentd.runtime.opening import RESTARTED
 from pyagentd.runtime.presets import ProjectPresets, answers_next, inherited_metadata
 from pyagentd.runtime.queue import QueueStopped, Submission
@@ -484,7 +484,6 @@ class Background:
         self._agents = agents
         self._kernel = kernel
         kernel.bus.on(BranchOpened, self.recover)
-        kernel.bus.on(RunStarted, self._run_started)
         kernel.bus.on(RunEnded, self._run_ended)
         kernel.bus.on(QueueStopped, lambda stopped: self.moved(stopped.branch.key))
         # By the parent's key:
@@ -493,6 +492,7 @@ class Background:
         # By the agent's key:
         self._dropped: set[str] = set()  # agents that are being stopped with their parent
         self._settling: dict[str, list[_Settling]] = {}  # agents whose result waits for agents below them
+        kernel.bus.on(RunStarted, self._run_started, of=self._settling)
 
     def begin(
         self, parent: LiveBranch, child: BranchRef, wanted: Assignment, run_id: str, options: SendOptions
@@ -579,7 +579,7 @@ class Background:
 
     def _run_started(self, started: RunStarted) -> None:
         """Note a run that answers a result; the agent ends only after that run."""
-        for waiter in self._settling.get(started.branch.key, ()):
+        for waiter in self._settling[started.branch.key]:
             waiter.woken += _answering(started.branch)
             waiter.moved.set()
 
@@ -707,6 +707,7 @@ class AgentSpawner(Feature):
     def __init__(self, kernel: "Kernel") -> None:
         super().__init__(kernel)
         self._children: dict[str, tuple[str, dict[str, Any]]] = {}  # by the agent's key: its parent's, and its facts
+        kernel.bus.on(RunMoved, self._run_moved, of=self._children)
         self.background = Background(kernel, self)
         self.outputs: dict[str, Callable[[Outcome], Output]] = {NAME: as_output}
 
@@ -737,16 +738,14 @@ class AgentSpawner(Feature):
         """Wake all that wait for background agents."""
         self.background.close()
 
-    def run_moved(self, branch: LiveBranch, status: Mapping[str, Any]) -> None:
+    def _run_moved(self, moved: RunMoved) -> None:
         """Publish the progress of an agent's run to its parent's clients."""
-        if branch.key not in self._children:
-            return
-        _, facts = child = self._children[branch.key]
-        match status.get("phase"):
+        _, facts = child = self._children[moved.branch.key]
+        match moved.status.get("phase"):
             case "WAIT":
                 facts["state"] = "wait"
             case "TOOL":
-                tools = status.get("tools") or []
+                tools = moved.status.get("tools") or []
                 facts |= {"state": "tool", "count": facts["count"] + len(tools), "calls": list(tools)}
             case _:
                 return

@@ -152,7 +152,7 @@ class Models(Feature):
         self._failed: dict[tuple[str, str], _Failure] = {}  # by provider and key (hashed)
         self.next_settings: dict[str, dict[str, Any]] = {}  # of the next message, by the branch's key
         self._taken: set[str] = set()  # branches whose prompt has these settings, and whose run has not begun
-        kernel.bus.on(RunStarted, self._begun)
+        kernel.bus.on(RunStarted, self._begun, of=self._taken)
         self._asking = asyncio.Lock()
         self._soon: asyncio.Task[None] | None = None
 
@@ -166,9 +166,8 @@ class Models(Feature):
         return replace(prompt, metadata={**prompt.metadata, "settings": settings})
 
     def _begun(self, event: RunStarted) -> None:
-        if event.branch.key in self._taken:
-            self._taken.remove(event.branch.key)
-            self.next_settings.pop(event.branch.key, None)
+        self._taken.remove(event.branch.key)
+        self.next_settings.pop(event.branch.key, None)
 
     def known(self, options: SendOptions) -> Mapping[str, Provider]:
         """Return the providers by name, as a client with these options reaches them, without requests.

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Container, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,6 +66,13 @@ class RunStarted(BranchEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class RunMoved(BranchEvent):
+    """The status of a run changed."""
+
+    status: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class RunEnded(BranchEvent):
     """A run ended and is recorded completely; the branch is still open, but may be closed soon."""
 
@@ -91,15 +98,19 @@ class Bus:
     """Calls the handlers of events synchronously; a handler neither blocks nor raises."""
 
     def __init__(self) -> None:
-        self._handlers: defaultdict[type, list[Callable[[Any], object]]] = defaultdict(list)
+        self._handlers: defaultdict[type, list[tuple[Callable[[Any], object], Container[str] | None]]] = defaultdict(
+            list
+        )
 
-    def on(self, kind: type[E], handler: Callable[[E], object]) -> None:
-        """Register ``handler`` for events of a kind."""
-        self._handlers[kind].append(handler)
+    def on(self, kind: type[E], handler: Callable[[E], object], *, of: Container[str] | None = None) -> None:
+        """Register ``handler`` for events of a kind; with ``of``, for those of the branches whose keys are in it."""
+        self._handlers[kind].append((handler, of))
 
-    def tell(self, event: object) -> None:
+    def tell(self, event: Any) -> None:
         """Call the handlers of the event's kind; an exception is logged and does not stop the others."""
-        for handler in self._handlers.get(type(event), ()):
+        for handler, of in self._handlers.get(type(event), ()):
+            if of is not None and event.branch.key not in of:
+                continue
             try:
                 handler(event)
             except Exception:  # a handler must not affect the sender
@@ -193,9 +204,6 @@ class Feature:
     def fit_for(self, run: "RunBuilder", settings: RunSettings) -> FitToWindow | None:
         """Return a function that fits the views of a run to the model's window, if any."""
         return None
-
-    def run_moved(self, branch: LiveBranch, status: Mapping[str, Any]) -> None:
-        """Handle a change of a run's status."""
 
     async def aborted(self, branch: LiveBranch) -> bool:
         """Stop its jobs of a branch, when the branch is aborted; return whether there were any."""

@@ -29,6 +29,7 @@ from pyagentd.runtime.feature import (
     ClientGone,
     Feature,
     RunEnded,
+    RunMoved,
     RunStarted,
 )
 from pyagentd.runtime.grants import Grants, Ledger, Origins
@@ -429,8 +430,7 @@ class Kernel:
                 branch.state.set_retry(attempt=attempt, max_attempts=most, retry_at=retry_at, message=text)
             case {"state": "busy", "phase": phase, **details}:
                 branch.state.set_phase(phase, **details)
-        for each in self.features_with("run_moved"):
-            each.run_moved(branch, status)
+        self.bus.tell(RunMoved(branch, status))
 
     # -- open branches: opened on demand, closed when unused -------------------------------------------------------
     #

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypedDict
 
 from pyagentd.llm.catalog import ModelFacts
-from pyagentd.messages import Media, Message, Part, Reasoning, Text, ToolCall, ToolResult, Usage
+from pyagentd.messages import Media, Message, Reasoning, Text, ToolCall, ToolResult, Usage
 from pyagentd.store.conversation import (
     COMPACTION,
     Conversation,
@@ -25,19 +25,19 @@ _CALL_TOKENS = 16  # overhead of a call or a result
 
 def tokens_of(messages: Sequence[Message]) -> int:
     """Estimate the tokens of messages."""
-    return sum(_part_tokens(part) for message in messages for part in message.parts)
-
-
-def _part_tokens(part: Part) -> int:
-    match part:
-        case Text(text=text) | Reasoning(text=text):
-            return estimated_tokens(text)
-        case ToolCall(input=arguments):
-            return _CALL_TOKENS + estimated_tokens(str(dict(arguments)))
-        case ToolResult(text=text):
-            return _CALL_TOKENS + estimated_tokens(text)
-        case Media():
-            return 0  # added for a link, after its text was counted
+    tokens = 0
+    for message in messages:
+        for part in message.parts:
+            match part:
+                case Text(text=text) | Reasoning(text=text):
+                    tokens += estimated_tokens(text)
+                case ToolCall(input=arguments):
+                    tokens += _CALL_TOKENS + estimated_tokens(str(dict(arguments)))
+                case ToolResult(text=text):
+                    tokens += _CALL_TOKENS + estimated_tokens(text)
+                case Media():  # added for a link, after its text was counted
+                    pass
+    return tokens
 
 
 # Cost of a conversation and its share of the model's window, from the provider's token counts.
