@@ -647,9 +647,9 @@ def fill(links: list[int], numbers: Sequence[int], recorded: Sequence[Key], foun
 def keep_together(
     links: list[int], recorded: Sequence[RecordedPiece], keys: Sequence[Key], found: Sequence[Key]
 ) -> None:
-    """Of equal texts link the one right above its successor in the message or step.
+    """Of equal texts link the one right above its successor in the message of the user or the step of the model.
 
-    If there is none, link the one right below its predecessor.
+    If there is none, link the one right below its predecessor in the message of the user or the whole answer.
     """
     units = [piece.unit for piece in recorded]
     places = {number: index for index, number in enumerate(links) if number >= 0}
@@ -671,7 +671,11 @@ def keep_together(
                 there[units[number]] += 1
             links[above], places[number] = number, above
     for number in range(1, len(recorded)):
-        if units[number] != units[number - 1] or number - 1 not in places or number in places:
+        if (
+            recorded[number].message is not recorded[number - 1].message
+            or number - 1 not in places
+            or number in places
+        ):
             continue
         below = places[number - 1] + 1
         if below == len(found) or found[below] != keys[number] or recorded[number].is_hidden:

@@ -50,7 +50,7 @@ from pyagentd.store.document.pieces import (
     with_known_ids,
 )
 from pyagentd.store.document.render import RUN_CLOSE, RUN_OPEN, Insert
-from pyagentd.store.document.text import BLANK, PROMPT_PREFIX, Document, Span
+from pyagentd.store.document.text import BLANK, PROMPT_PREFIX, Document, KnownRoles, Span, known_roles
 from pyagentd.wire.sexp import SexpError, read_call
 
 # The model's view of a document: messages that are always valid, from pieces in the document's order.
@@ -950,6 +950,10 @@ def recognise(document: Document, conversation: Conversation, end: int | None = 
         end: The offset (code points from 0) of the body up to which a prompt is read; None for all of it. Text below
             is matched, too, but is no new prompt.
     """
+    if conversation.roles is not None and (known := KnownRoles(*conversation.roles).restored(document)) is not None:
+        alignment = recognise(known, conversation, end)
+        alignment.lost = alignment.lost or "lost"
+        return alignment
     shown = conversation.without_rewound()
     alignment = Recognition(document, shown, end)
     kind = loss(document, conversation, alignment.recorded, alignment.found, alignment.links)
@@ -994,6 +998,7 @@ def align(document: Document, conversation: Conversation, end: int | None = None
 
 def _align_until_stable(document: Document, conversation: Conversation, end: int | None) -> Alignment:
     """Return the interpretation of a document after its edits are recorded, and these edits."""
+    as_read = document
     first = last = recognise(document, conversation, end).align()
     edits: dict[str, dict[str, Any]] = {}
     spans = first.spans
@@ -1006,8 +1011,14 @@ def _align_until_stable(document: Document, conversation: Conversation, end: int
         conversation = conversation.with_edits(last.edits)
         last = recognise(document, conversation, end).align()
         spans = spans if last.spans is None else last.spans
+    made = list(edits.values())
+    if made and spans is not None:
+        again = recognise(as_read, conversation, end).align()
+        if (again.view, again.edits, again.spans) != (last.view, (), spans):
+            # Only the text as it was before these edits tells the roles: they are recorded with them.
+            made[0] = {**made[0], "roles": list(known_roles(as_read, spans))}
     notes = tuple(dict.fromkeys(first.notes + last.notes))
-    return replace(last, edits=tuple(edits.values()), notes=notes, spans=spans)
+    return replace(last, edits=tuple(made), notes=notes, spans=spans)
 
 
 def _is_any_removed(conversation: Conversation) -> bool:

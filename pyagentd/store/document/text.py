@@ -11,7 +11,7 @@ import os
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -511,6 +511,30 @@ def write(path: Path, document: Document) -> None:
 def body_sha256(body: str) -> str:
     """Return the SHA-256 of the body, in hex."""
     return hashlib.sha256(body.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+class KnownRoles(NamedTuple):
+    """The roles that a document had to be given; ``read`` identifies it as it was read, without them."""
+
+    read: str
+    bounds: str  # as in a block
+
+    def restored(self, document: Document) -> Document | None:
+        """Return the document with these roles; None if they are another document's."""
+        if self.read != _as_read(document):
+            return None
+        spans, _ = read_bounds(self.bounds, len(document.body))
+        return replace(document, spans=merge_spans(spans), stale=False, block=None)
+
+
+def known_roles(document: Document, spans: tuple[Span, ...]) -> KnownRoles:
+    """Return the roles that were recovered for a document."""
+    return KnownRoles(_as_read(document), print_bounds(spans).text())
+
+
+def _as_read(document: Document) -> str:
+    roles = (print_bounds(document.spans).text(), document.stale, document.block)
+    return body_sha256(f"{document.body}\0{roles}")
 
 
 def regions(document: Document, end: int | None = None, first: int | None = None) -> list[Region]:
