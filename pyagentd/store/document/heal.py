@@ -83,7 +83,7 @@ class _FreshText:
                 list(self._fenced_spans(begin, end, call_id)) if kind == "tool" else [Span(begin, end, _KINDS[kind])]
             )
             if self._is_free(spans[0].start, end):
-                self._add([span for span in spans if self._is_free(span.start, span.end)])
+                self._add(spans)
                 self._begins.add(begin)
                 return True
         return False
@@ -102,8 +102,10 @@ class _FreshText:
             return
 
     def _add(self, spans: Iterable[Span]) -> None:
+        """Add those of the spans that are free; a fence may be part of a known text."""
         for span in spans:
-            insort(self.found, span)
+            if self._is_free(span.start, span.end):
+                insort(self.found, span)
 
     def _places(self, text: str) -> Iterator[int]:
         """Yield the possible places of a text in the new ranges, in order."""
