@@ -125,6 +125,7 @@ TWO = "x\n\n### y"  # a prompt with a heading looks like two
 THOUGHT = Step(reasoning="0")
 LINES = "far " * 20 + "\nnear"
 QUIET = Call(name="Bash", input={}, result="")
+CODE = Call(name="Bash", input={"a": 1}, result="```\ncode\n```")
 
 FOUND: list[tuple[str, list[Turn], list[Splice]]] = [
     # an answer that the roles hold together, with parts of a call, is not the end of the prompt above it
@@ -502,6 +503,18 @@ FOUND: list[tuple[str, list[Turn], list[Splice]]] = [
     ),
     # an answer that is nothing but a heading, below a prompt that became a part of the one above
     ("shell", [Turn(prompt="a"), Turn(prompt="0", steps=(Step(texts=("", "\n\n### ")),))], [Splice(9, 13, "## ")]),
+    # of two like answers of one run the second was edited
+    (
+        "emacs",
+        [Turn(prompt="0", steps=(Step(calls=(QUIET,)), *(Step(texts=("\n\n### ",)),) * 2))],
+        [Splice(0, 6, ""), Splice(65, 65, "### 0\n\n")],
+    ),
+    # the fence that begins a result is not the one that closes the block of a like call above it
+    (
+        "shell",
+        [Turn(prompt="0", steps=(Step(calls=(QUIET, CODE)),))],
+        [Splice(51, 51, '```\n``` tool (Bash :a 1)\n(:name "Bash" :args (:a 1))\n')],
+    ),
 ]
 
 
@@ -598,3 +611,17 @@ def test_a_call_that_cannot_be_read_any_more_is_said_in_one_line() -> None:
     edited = in_emacs(case.document, edit)
     assert any("left out" in note for note in align(edited, case.talk.conversation).notes)
     case.check(edited, edit)
+
+
+def test_roles_that_the_text_alone_does_not_tell_later_are_recorded_with_the_edit() -> None:
+    case = Case([Turn(prompt="0", steps=(Step(calls=(replace(QUIET, result="0"), CODE)),))])
+    at = case.document.body.index("```\ncode")
+    again = '``` tool (Bash :a 1)\n(:name "Bash" :args (:a 1))\n\n'
+    edit = Edit(name="duplicate", splices=(Splice(at, at, again),))
+    edited = parse(format_file(elsewhere(case.document, edit)))
+    case.check(edited, edit)
+    aligned = align(edited, case.talk.conversation)
+    assert "roles" in aligned.edits[0]
+    conversation = case.folded(aligned)
+    assert align(edited, conversation).view == aligned.view
+    assert align(case.document, conversation).view == case.view
