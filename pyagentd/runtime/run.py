@@ -868,6 +868,8 @@ class Run:
         self._cut_off = False
         self._failure: PyagentdError | None = None
         self._task: asyncio.Task[None] | None = None
+        # The log is synced in the background while the next request is made and sent; ``_send`` waits for that before
+        # it records any of the answer. A run that ends before an answer reports a failure when it records its end.
         self._securing: asyncio.Future[None] | None = None
 
     async def execute(self) -> Outcome:
@@ -930,7 +932,7 @@ class Run:
             step = await step()
 
     async def _begin(self) -> Step:
-        self._secure()
+        self._securing = self._recorder.commit()
         await self._prepare()
         if self._settings.ready is not None:
             await self._settings.ready()
@@ -979,14 +981,6 @@ class Run:
         if made is not None:
             self._view = list(made)
         return made is not None
-
-    def _secure(self) -> None:
-        """Sync the log to disk in the background while the next request is made and sent.
-
-        ``_send`` waits for the sync before it records any of the answer.
-        """
-        # A run that ends before an answer reports the failure when it records its end.
-        self._securing = self._recorder.commit()
 
     async def _send(self) -> StepFinished:
         stop: StepFinished | None = None
@@ -1083,7 +1077,7 @@ class Run:
         """Make the calls that have no result yet, and add all results to the view."""
         self._move(RunPhase.TOOL, tools=[describe_call(call) for call in calls])
         made = await self._calling.complete(calls, results, stand_ins)
-        self._secure()
+        self._securing = self._recorder.commit()
         self._log.flush()
         self._view.append(Message(role="user", parts=made))
         self._move(RunPhase.TRET)

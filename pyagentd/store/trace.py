@@ -207,17 +207,19 @@ class TraceWriter:
             if size != self._size:
                 self._forget()
             self._size = size
-            lines, head = [], dict(body.head)
-            for name in _BLOBS:
-                if name in head:
-                    data, known = head[name], self._blobs.get(name)
+            lines: list[bytes] = []
+            head: list[bytes] = []
+            for name, data in body.head.items():
+                if name in _BLOBS:
+                    known = self._blobs.get(name)
                     if known is None or known[0] is not data:
                         self._blobs[name] = known = (data, hashlib.sha256(data).hexdigest())
                     digest = known[1]
-                    head[name] = b'{"digest":"%s"}' % digest.encode()
                     if self._known.get(name) != digest:
                         lines.append(b'{"type":"blob","digest":"%s","data":%s}' % (digest.encode(), data))
                         self._known[name] = digest
+                    data = b'{"digest":"%s"}' % digest.encode()
+                head.append(b'"%s":%s' % (name.encode(), data))
             base, same = self._find_base(body)
             self._id = f"{self._run_id}/{purpose}/{step}/{attempt}"
             facts = {
@@ -233,9 +235,10 @@ class TraceWriter:
                 **({} if body.key == "messages" else {"key": body.key}),
                 "marks": [[number, block, value] for number, (_, block, value) in body.marked.items() if block >= 0],
             }
-            told = b",".join(b'"%s":%s' % (name.encode(), value) for name, value in head.items())
             messages = b",".join(body.messages[same : body.count])
-            lines.append(b'%s,"head":{%s},"messages":[%s]}' % (as_json(facts).encode()[:-1], told, messages))
+            lines.append(
+                b'%s,"head":{%s},"messages":[%s]}' % (as_json(facts).encode()[:-1], b",".join(head), messages)
+            )
             self._write(lines)
             self._problem = ""
         except (StoreError, OSError) as error:

@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -220,6 +221,7 @@ class DocumentCache:
 
 
 document_cache = DocumentCache()
+_END = attrgetter("end")  # of a span
 
 
 class DocumentChanged(Exception):
@@ -267,7 +269,7 @@ def apply(doc: Document, marker: int, *inserts: Insert) -> tuple[Document, int]:
                 own.append(Span(begin, place, insert.role))
     length, spans = place - marker, doc.spans
     # The first span that ends behind the marker: it contains the marker, or begins at or after it.
-    index = bisect_left(spans, marker + 1, key=lambda span: span.end)
+    index = bisect_left(spans, marker + 1, key=_END)
     left, right = spans[:index], spans[index:]
     if right and right[0].start < marker:  # someone marked text around the marker
         left = (*left, right[0]._replace(end=marker))
@@ -382,7 +384,7 @@ def spans_after(spans: tuple[Span, ...], edit: Sequence[Hunk]) -> tuple[Span, ..
     """Return the roles of a text after an edit of it."""
     for begin, end, words, own in reversed(edit):
         shift = len(words) - (end - begin)
-        index = bisect_left(spans, begin, key=lambda span: span.end)  # the first that ends at ``begin`` or behind it
+        index = bisect_left(spans, begin, key=_END)  # the first that ends at ``begin`` or behind it
         left, right = list(spans[:index]), []
         for number, span in enumerate(spans[index:], index):
             if span.start < begin:
@@ -464,7 +466,7 @@ def _shift_spans(spans: Iterable[Span], by: int) -> list[Span]:
 
 def cut_spans(spans: Sequence[Span], begin: int, end: int) -> tuple[Span, ...]:
     """Return the roles between two offsets, with offsets relative to ``begin``."""
-    index = bisect_left(spans, begin + 1, key=lambda span: span.end)
+    index = bisect_left(spans, begin + 1, key=_END)
     found = []
     for span in spans[index:]:
         if span.start >= end:
