@@ -86,7 +86,7 @@ FEATURES: tuple[type[Feature], ...] = (
 IDLE_S = 15 * 60.0
 IDLE_CHECK_S = 30.0
 
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of <malloc.h>
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # of <malloc.h>
 _REUSED = 32 * 1024 * 1024
 """Blocks up to this many bytes come from the heap and not from ``mmap``; glibc allows no more."""
 _LARGE = 8 * 1024 * 1024
@@ -109,6 +109,7 @@ def _reuse_memory() -> None:
         libc = ctypes.CDLL(None)
         libc.mallopt(_M_MMAP_THRESHOLD, _REUSED)
         libc.mallopt(_M_TRIM_THRESHOLD, 2 * _REUSED)
+        libc.mallopt(_M_ARENA_MAX, 1)  # else each thread keeps freed memory of its own
 
 
 def _give_back(state: State) -> None:

@@ -122,7 +122,8 @@ def begins_with(messages: tuple[Message, ...], first: tuple[Message, ...]) -> bo
 class Mark(NamedTuple):
     """A message at which the provider's prompt cache has a breakpoint."""
 
-    json: bytes  # as it is sent
+    inserted: bytes  # into its JSON
+    before_end: int  # how many bytes of that come behind
     block: int  # which of its blocks carries it, -1 for none
     value: Mapping[str, Any]  # what is written there, as ``cache_control``
 
@@ -152,7 +153,9 @@ class Body:
             begin = b""
         rest = self.messages[self.alone : self.count] or [b""]
         for number, mark in self.marked.items():
-            rest[number - self.alone] = mark.json
+            written = rest[number - self.alone]
+            place = len(written) - mark.before_end
+            rest[number - self.alone] = b"".join((written[:place], mark.inserted, written[place:]))
         rest[0] = begin + rest[0]
         rest[-1] += b"]}"
         yield b",".join(rest)

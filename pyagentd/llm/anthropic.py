@@ -148,14 +148,13 @@ def body_writer() -> BodyWriter:
     return BodyWriter(message_items, _cache_mark, _CACHED_USER_MESSAGES)
 
 
-def _cache_mark(message: Message, written: bytes) -> Mark:
+def _cache_mark(message: Message) -> Mark:
     (body,) = message_items(message)
     content = body["content"]
     if content[-1]["type"] in _UNCACHEABLE:
-        return Mark(written, -1, {})
+        return Mark(b"", 0, -1, {})
     # The last block ends the JSON, so the breakpoint is inserted there.
-    assert written.endswith(b"}]}")
-    return Mark(b'%s,"cache_control":%s}]}' % (written[:-3], encode(_CACHE)), len(content) - 1, _CACHE)
+    return Mark(b',"cache_control":%s' % encode(_CACHE), len(b"}]}"), len(content) - 1, _CACHE)
 
 
 # From the events of one streamed Anthropic answer to stream items; pure, one decoder per answer.

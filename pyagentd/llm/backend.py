@@ -96,15 +96,15 @@ class BodyWriter:
 
     Args:
         items: Returns the items of the body for a message: none where nothing in it can be sent.
-        mark: Adds a breakpoint of the provider's prompt cache to a user message, given with its JSON. Requires that
-            a message is at most one item.
+        mark: Adds a breakpoint of the provider's prompt cache to a user message. Requires that a message is at
+            most one item.
         marks: How many of the last user messages get a breakpoint.
     """
 
     def __init__(
         self,
         items: Callable[[Message], Iterable[Mapping[str, Any]]],
-        mark: Callable[[Message, bytes], Mark] | None = None,
+        mark: Callable[[Message], Mark] | None = None,
         marks: int = 0,
     ) -> None:
         self._items = items
@@ -177,8 +177,8 @@ class BodyWriter:
                 break
             number -= items
             if items and message.role == "user":
-                found[number] = mark = sent.marks.get(number) or self._mark(message, sent.json[number])
-                longer += len(mark.json) - len(sent.json[number])
+                found[number] = mark = sent.marks.get(number) or self._mark(message)
+                longer += len(mark.inserted)
         return found, longer
 
 

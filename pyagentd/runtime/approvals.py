@@ -491,21 +491,25 @@ class CallPosition:
     """A call's position among concurrent calls: its question is shown after those of earlier calls.
 
     Args:
-        earlier: The positions of the earlier calls.
+        previous: The position of the call before; None for the first.
     """
 
-    def __init__(self, earlier: Sequence["CallPosition"] = ()) -> None:
-        self._earlier = earlier
-        self._left = asyncio.Event()
+    def __init__(self, previous: "CallPosition | None" = None) -> None:
+        self._previous = previous
+        self._left: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def reached(self) -> None:
         """Wait until the question of each earlier call is shown, or will not be asked."""
-        for position in self._earlier:
-            await position._left.wait()
+        position = self._previous
+        while position is not None:
+            if not position._left.done():
+                await asyncio.wait([position._left])
+            position = position._previous
 
     def leave(self) -> None:
         """Allow the questions of later calls to be shown."""
-        self._left.set()
+        if not self._left.done():
+            self._left.set_result(None)
 
 
 AskHuman = Callable[[Mapping[str, Any], Callable[[], object]], Awaitable[Answer]]

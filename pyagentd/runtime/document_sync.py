@@ -119,6 +119,8 @@ def effective_settings(preset: Preset, override: Override) -> Settings:
 
 def preset_with_overrides(preset: Preset, override: Override) -> Preset:
     """Return the preset with the override applied."""
+    if not override:
+        return preset
     values = dict(override)
     if "tools" in values:
         values["tools"] = tuple(canonical_tool(name) for name in values["tools"])
@@ -500,6 +502,7 @@ _PIECES_S = 4.0  # ... at most
 _SMALL = 1 << 16  # bytes of a file that is read without a thread
 _KEPT = 20  # documents with unwritten changes above which unwatched ones are dropped from memory
 _WRITTEN_TOGETHER = 8  # documents that are written at the same time
+_VERSIONS = 8  # of the file that are remembered
 
 
 class _Write(NamedTuple):
@@ -561,7 +564,7 @@ class DocumentSync:
         self._last = 0  # number of the run's last row with an insert
         self._forgotten = 0  # ... up to which inserts are not in memory, except for the prompt
         self._kept = 0  # ... up to which the file holds the inserts
-        self._versions: deque[DocumentVersion] = deque(maxlen=8)
+        self._versions: tuple[DocumentVersion, ...] = ()  # the last ones
         self._busy = asyncio.Lock()  # held while the file is read or written
         self._writing: asyncio.Task[None] | None = None
         self._later: asyncio.Task[None] | None = None
@@ -580,9 +583,8 @@ class DocumentSync:
         """
         self.inserts, self._last, self._forgotten, self._kept = [], 0, 0, 0
         file = self._versions[-1] if self._versions and self._live is None else None
-        self._versions.clear()
-        if file is not None:  # the document was dropped from memory
-            self._versions.append(replace(file, marker=anchor))
+        # The document may have been dropped from memory.
+        self._versions = () if file is None else (replace(file, marker=anchor),)
         self._run = RunText(prompt=prompt, inserted_prompt=inserted_prompt, anchor=anchor)
         if self._live is not None:
             self._live.go_to(anchor, seen=seen, revision=revision)
@@ -785,13 +787,20 @@ class DocumentSync:
                     pause_s = PERSIST_EVERY_S
         finally:
             _by_and_by.discard(self)
+            self._later = None
 
     async def _write(self) -> None:
         """Write once, or wait for the write in progress; a cancelled caller does not cancel the write."""
         if self._writing is None or self._writing.done():
             self._writing = asyncio.create_task(self._persist())
-            self._writing.add_done_callback(_retrieve_error)
+            self._writing.add_done_callback(self._end_write)
         await asyncio.shield(self._writing)
+
+    def _end_write(self, writing: asyncio.Task[None]) -> None:
+        if self._writing is writing:
+            self._writing = None
+        if not writing.cancelled():
+            writing.exception()  # its waiters may have been cancelled; the next write fails again
 
     async def _persist(self) -> None:
         async with self._busy, _room():
@@ -834,7 +843,8 @@ class DocumentSync:
         live.know(sha256, write.revision)
         if self.inserts is write.inserts:  # else another run began, with its own marker
             self._kept = write.seq
-            self._versions.append(DocumentVersion(sha256=sha256, seq=write.seq, marker=write.marker))
+            version = DocumentVersion(sha256=sha256, seq=write.seq, marker=write.marker)
+            self._versions = (*self._versions, version)[-_VERSIONS:]
             may_be_forgotten = len(_by_and_by) > _KEPT and not self._is_watched() and not live.is_dirty
             if may_be_forgotten and all(is_runs for _, is_runs in live.unsaved):
                 self._forget()
@@ -907,7 +917,7 @@ class DocumentSync:
 
     async def _load(self) -> LiveDocument:
         inserts, known, forgotten = self.inserts, tuple(self.inserts), self._forgotten
-        begun = replace(self._run, versions=tuple(self._versions))
+        begun = replace(self._run, versions=self._versions)
 
         def read() -> tuple[CachedDocument, RunText, int, Sequence[Insert]]:
             run = replace(begun, inserts=self._run_inserts(known, forgotten))
@@ -930,12 +940,6 @@ class DocumentSync:
                 live.insert(insert)
         self._live = live
         return live
-
-
-def _retrieve_error(writing: asyncio.Task[None]) -> None:
-    """Retrieve the exception, since its waiters may have been cancelled; the next write fails again."""
-    if not writing.cancelled():
-        writing.exception()
 
 
 _by_and_by: WeakSet[DocumentSync] = WeakSet()  # documents with a scheduled write

@@ -15,6 +15,7 @@ import hashlib
 import json
 import logging
 import re
+import sys
 from asyncio import get_running_loop
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -244,10 +245,10 @@ class AnswerRecorder:
         self._parts.append(part)
         match part:
             case ToolCall():
-                data = {"type": f"tool-{part.name}", "toolCallId": part.id, "state": "input-available"}
+                data = {"type": sys.intern(f"tool-{part.name}"), "toolCallId": part.id, "state": "input-available"}
                 if part.unreadable:
                     data["rawInput"] = part.unreadable
-                self._calls[part.id] = self._new_part(data | {"input": dict(part.input)})
+                self._calls[part.id] = self._new_part(data | {"input": part.input})
                 self._last_from = len(self._texts)
                 self._put(self._calls[part.id])
             case Text() | Reasoning():
@@ -479,13 +480,13 @@ class ToolCaller:
             if len(waiting) == 1:
                 known[waiting[0].id] = await self._make(waiting[0], stand_ins.get(waiting[0].id), CallPosition())
                 continue
-            positions: list[CallPosition] = []
+            position: CallPosition | None = None
             try:
                 async with asyncio.TaskGroup() as tasks:
                     made = []
                     for call in waiting:
-                        positions.append(CallPosition(tuple(positions)))
-                        made.append(tasks.create_task(self._make(call, stand_ins.get(call.id), positions[-1])))
+                        position = CallPosition(position)
+                        made.append(tasks.create_task(self._make(call, stand_ins.get(call.id), position)))
             except ExceptionGroup as failures:  # tools never raise; recording their results may
                 raise failures.exceptions[0] from None
             known.update((result.id, result) for result in (task.result() for task in made))

@@ -12,9 +12,9 @@ import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, aclosing, nullcontext
 from dataclasses import dataclass, field, replace
-from functools import cache, lru_cache, partial
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from pyagentd import installation, regularfile
 from pyagentd.clock import Clock, epoch_ms
@@ -89,6 +89,8 @@ if TYPE_CHECKING:
     from pyagentd.runtime.branch import LiveBranch
     from pyagentd.runtime.feature import Feature
     from pyagentd.runtime.kernel import Kernel
+
+_T = TypeVar("_T")
 
 
 class RequestWatch(Protocol):
@@ -349,15 +351,10 @@ def policy_context(
 
     ``remembered`` returns the patterns that humans granted, see ``grants``.
     """
-
-    @cache  # computed on demand: most runs need no decision
-    def places() -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return patterns of protected paths, and of paths that may always be read."""
-        return protected_paths(config), (under(str(paths.files_dir(ref.branch_dir))),)
+    protected = _Once(lambda: protected_paths(config))  # computed on demand: most runs need no decision
 
     def context() -> Context:
         preset, above = presets.of_branch(ref), [presets.of_branch(ancestor) for ancestor in ancestors]
-        protected, readable = places()
         return Context(
             preset=preset,
             profile=resolve_profile(preset.profile),
@@ -367,8 +364,8 @@ def policy_context(
             ancestor_profiles=tuple(
                 profile for each in above if (profile := resolve_profile(each.profile)) is not None
             ),
-            protected=protected,
-            readable=readable,
+            protected=protected(),
+            readable=(under(str(paths.files_dir(ref.branch_dir))),),
             interactive=options.interactive,
             grants=options.grants,
             remembered=remembered(),
@@ -401,8 +398,7 @@ def shell_scope(
     family = (ref, *ancestors)
     top = family[-1].session_dir
 
-    @cache  # computed on demand: most runs have no command
-    def ours() -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    def find_ours() -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
         """Return the daemon's protected, hidden and closed paths."""
         agents = config.agents_dir.resolve()
         # A named agent works in its own directory, so the files that configure it are protected one by one.
@@ -414,6 +410,8 @@ def shell_scope(
             _resolve_all(config.runtime_dir),
             _resolve_all(config.sessions_dir, agents),
         )
+
+    ours = _Once(find_ours)  # computed on demand: most runs have no command
 
     def scope() -> ShellScope:
         own, *above = (presets.of_branch(each) for each in family)
@@ -441,9 +439,24 @@ def _resolve_all(*places: Path) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=64)
-def _intern(text: str) -> str:
-    """Return the same object for equal texts, so that agents of one preset share one system prompt in memory."""
-    return text
+def _intern(value: _T) -> _T:
+    """Return the same object for equal values, so that agents of one preset share one system prompt in memory."""
+    return value
+
+
+class _Once(Generic[_T]):
+    """A value that is computed when it is needed first."""
+
+    __slots__ = ("_made", "_make")
+
+    def __init__(self, make: Callable[[], _T]) -> None:
+        self._make = make
+        self._made: tuple[_T] | None = None
+
+    def __call__(self) -> _T:
+        if self._made is None:
+            self._made = (self._make(),)
+        return self._made[0]
 
 
 class SettingsBlock(NamedTuple):
@@ -563,7 +576,7 @@ class RunBuilder:
         self.rules = branch.turn = plan.presets
         if plan.reads_skills:  # files beside skills are looked up when a call needs them: most runs read none
             self.rules = branch.turn = plan.presets.reading(
-                ref, cache(partial(_beside_skills, kernel.config, plan.place))
+                ref, _Once(partial(_beside_skills, kernel.config, plan.place))
             )
         if model is None:
             model = await self._model(plan.model, plan.preset)
@@ -733,9 +746,9 @@ class RunBuilder:
             providers=with_tools,
             contexts=[each for each in contexts if not each.tool_names or each in with_tools],
             adjusting=[each for each in kernel.features_with("settings_for") if each.adjusts(preset)],
-            taken=frozenset(taken),
+            taken=_intern(frozenset(taken)),
             reads_skills=reads_skills,
-            skills=skills_index(place.skills) if has_skills else "",
+            skills=_intern(skills_index(place.skills)) if has_skills else "",
             backend=backend,
             model=model,
             provider=provider_of(preset, kernel.config, self.options),
@@ -775,7 +788,8 @@ class RunBuilder:
             model=model,
             called_by_agent=ref.is_agent and preset.caller == "agent",
         )
-        return _intern(whole)
+        shared: str = _intern(whole)
+        return shared
 
     async def _renew(self, plan: RunPlan, now: RunSettings) -> RunSettings:
         """Return the settings of a named agent's run from its current configuration; see ``run.Fresh``.

@@ -26,7 +26,7 @@ class Part:
         type: ``text``, ``reasoning``, ``step-start`` or ``tool-<Name>``.
         edited: The user's text that replaces it, or None.
         hidden: Whether the user removed it.
-        deltas: Streamed text that no full row has replaced yet.
+        deltas: Streamed text that no full row has replaced yet; None if there is none.
     """
 
     __slots__ = ("deltas", "edited", "hidden", "id", "is_tool", "row", "type")
@@ -38,7 +38,7 @@ class Part:
         self.is_tool = self.type.startswith("tool-")
         self.edited: str | None = None
         self.hidden = False
-        self.deltas: list[str] = []
+        self.deltas: list[str] | None = None
 
     @property
     def data(self) -> Mapping[str, Any]:
@@ -181,6 +181,7 @@ class Conversation:
         match row.type:
             case "delta":
                 if (part := self.parts.get(row.data["part_id"])) is not None:
+                    part.deltas = part.deltas or []
                     part.deltas.append(row.data["text"])
             case "part":
                 self._apply_part(row.data)
@@ -298,7 +299,7 @@ class Conversation:
 
     def _apply_part(self, data: dict[str, Any]) -> None:
         if (part := self.parts.get(data["id"])) is not None:
-            part.row, part.deltas = data, []
+            part.row, part.deltas = data, None
         else:
             message = self.messages.get(data["message_id"]) or self.queued.get(data["message_id"])
             if message is None:

@@ -233,7 +233,9 @@ class TraceWriter:
                 "base": base,
                 "same": same,
                 **({} if body.key == "messages" else {"key": body.key}),
-                "marks": [[number, block, value] for number, (_, block, value) in body.marked.items() if block >= 0],
+                "marks": [
+                    [number, mark.block, mark.value] for number, mark in body.marked.items() if mark.block >= 0
+                ],
             }
             messages = b",".join(body.messages[same : body.count])
             lines.append(

@@ -74,7 +74,7 @@ def test_the_full_row_supersedes_the_deltas() -> None:
         text("p", "m", "Hey"),
     )
     assert conversation.parts["p"].text == "Hey"
-    assert conversation.parts["p"].deltas == []
+    assert not conversation.parts["p"].deltas
 
 
 def test_a_queued_message_moves_behind_the_answers_it_waited_for() -> None:

@@ -723,7 +723,7 @@ def _part(values: PartRow) -> Part:
     row = {"id": id, "message_id": message_id, "index": index, "type": type, "data_json": json.loads(data)}
     row |= {"tool_call_id": call_id, "tool_state": state} if call_id is not None else {}
     part = Part(row | {"created_at": created_at, "updated_at": updated_at})
-    part.deltas = [streamed] if streamed else []
+    part.deltas = [streamed] if streamed else None
     part.edited, part.hidden = edited, bool(removed)
     return part
 
@@ -739,7 +739,7 @@ def _row(part: Part) -> PartRow:
         writable(row.get("tool_call_id") or "") or None,
         writable(row.get("tool_state") or "") or None,
         *_times(row),
-        writable("".join(part.deltas)),
+        writable("".join(part.deltas or ())),
         None if part.edited is None else writable(part.edited),
         int(part.hidden),
     )

@@ -59,8 +59,8 @@ class Renderer:
     """Renders rows; feed it every row of a branch, or all rows from the start of a run."""
 
     def __init__(self) -> None:
-        self._prompts: set[str] = set()  # the user's messages: where their text goes is not the run's business
-        self._steered: set[str] = set()  # those that were said to a run in flight: they stand in its text
+        # The user's messages: whether each was said to a run in flight, and so stands in its text.
+        self._prompts: dict[str, bool] = {}
         self._begin()
 
     def feed(self, row: Row) -> list[Insert]:
@@ -73,13 +73,12 @@ class Renderer:
                 if part_id in self._shown:
                     self._show(part_id, row.data["text"])
             case "message" if row.data["role"] == "user":
-                self._prompts.add(row.data["id"])
-                if row.data.get("metadata_json", {}).get("steered"):
-                    self._steered.add(row.data["id"])
-            case "part" if row.data["message_id"] in self._steered:
-                self._show_steering(row.data)
+                steered = bool(row.data.get("metadata_json", {}).get("steered"))
+                self._prompts[row.data["id"]] = steered or self._prompts.get(row.data["id"], False)
             case "part" if row.data["message_id"] not in self._prompts:
                 self._feed_part(row.data)
+            case "part" if self._prompts[row.data["message_id"]]:
+                self._show_steering(row.data)
             case "run" if row.data["state"] == "started":
                 self._begin()
                 self._shows_tools = row.data.get("tool_results") is not False
@@ -88,7 +87,8 @@ class Renderer:
                     self._put(RUN_OPEN)
             case "run" if row.data["state"] == "finished" and not self._compacts:
                 self._finish(row.data.get("error"))
-        return self._inserts
+        inserts, self._inserts = self._inserts, []
+        return inserts
 
     def _begin(self) -> None:
         self._compacts = False  # whether all it does is to compact: between an answer and the prompt that follows
