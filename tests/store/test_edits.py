@@ -509,6 +509,21 @@ FOUND: list[tuple[str, list[Turn], list[Splice]]] = [
         [Turn(prompt="0", steps=(Step(calls=(QUIET,)), *(Step(texts=("\n\n### ",)),) * 2))],
         [Splice(0, 6, ""), Splice(65, 65, "### 0\n\n")],
     ),
+    # of two like answers of one run the second was edited, and the call above the first, too
+    (
+        "emacs",
+        [
+            Turn(
+                prompt="k",
+                steps=(
+                    Step(calls=(Call(name="Read", result="abc"),)),
+                    Step(reasoning="", texts=("", "\n\n### ")),
+                    Step(texts=("", "\n\n### "), calls=(CODE, QUIET)),
+                ),
+            )
+        ],
+        [Splice(18, 24, ""), Splice(67, 67, "### \n\n")],
+    ),
     # the fence that begins a result is not the one that closes the block of a like call above it
     (
         "shell",

@@ -583,7 +583,11 @@ def match(recorded: Sequence[Key], found: Sequence[Key]) -> list[int]:
     while tail < shorter - head and recorded[-1 - tail] == found[-1 - tail]:
         links[-1 - tail] = len(recorded) - 1 - tail
         tail += 1
-    middle = longest_common(recorded[head : len(recorded) - tail], found[head : len(found) - tail])
+    between, there = recorded[head : len(recorded) - tail], found[head : len(found) - tail]
+    middle = longest_common(between, there)
+    if len(between) == len(there):  # of as many pairs those in the same places: what lies between was only edited
+        same = [(n, n) for n, (left, right) in enumerate(zip(between, there, strict=True)) if left == right]
+        middle = same if len(same) == len(middle) else middle
     for left, right in middle:
         links[head + right] = head + left
     return links
