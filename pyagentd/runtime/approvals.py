@@ -528,9 +528,8 @@ class Authority:
     ask_human: AskHuman
     stop: Callable[[], object]  # called when the human answers with ``abort``; cancels the run's task
     witness: Callable[..., None] = lambda *_, **__: None  # called with every decision, as ``grants.RunWitness``
-    leaving: Callable[[], bool] = lambda: (
-        False
-    )  # whether the daemon is stopping: then a question whose run ends stays
+    # Whether the daemon is stopping: then a question whose run ends stays open.
+    leaving: Callable[[], bool] = lambda: False
     # Called with tool and action of a call that was denied because no human could be asked.
     unasked: Callable[[str, str], object] = lambda tool, action: None
     _waiting: dict[str, AskedCall] = field(init=False, default_factory=dict)  # by id of the call
