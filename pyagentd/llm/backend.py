@@ -150,7 +150,8 @@ class BodyWriter:
                     sent.joined.append(b",".join((*sent.json[sent.alone : number + 1], b"")))
                     sent.alone, size = number + 1, 0
         written: dict[str, bytes] = {}
-        size = len(key) + 7 + sent.size + longer - (1 if sent.json else 0)  # no comma behind the last
+        # `{"key":[`, the items with no comma behind the last, `]}`; and `"name":value,` for each other field.
+        size = len(key) + 7 + sent.size + longer - (1 if sent.json else 0)
         for name, value in head.items():
             written[name] = json = (self._long if isinstance(value, (list, str)) else encode)(value)
             size += len(name) + len(json) + 4

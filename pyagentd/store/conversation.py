@@ -165,7 +165,7 @@ class Conversation:
         self.as_sent = True  # whether the model sees what hooks made of messages; a log from elsewhere may lie
         self.open_parts: dict[str, None] = {}  # ids of texts that stream, and of calls without a result
         self.naming: set[str] = set()  # ids of the user's messages that ever named an agent or a model
-        self.roles: list[str] | None = None  # recovered for a document, see ``KnownRoles``
+        self.roles: tuple[str, str] | None = None  # recovered for a document, see ``KnownRoles``
         self.last_edit = 0  # the number of the last row that says what the user made of the text
         self.by_type: dict[str, list[Part]] = {}  # parts as they came
         self.failed: dict[str, None] = {}  # ids of the calls whose result is an error
@@ -335,7 +335,9 @@ class Conversation:
     def _apply_edit(self, data: Mapping[str, Any]) -> None:
         """Apply an edit: a new text, a removal, or neither, which restores the recorded text."""
         hidden, text = bool(data.get("hidden")), data.get("text")
-        self.roles = data.get("roles") or self.roles
+        match data.get("roles"):
+            case [str(read), str(bounds)]:  # a log from elsewhere may have anything
+                self.roles = read, bounds
         message = self.messages.get(data.get("message_id", ""))
         part = self.parts.get(data.get("part_id", ""))
         if message is not None:

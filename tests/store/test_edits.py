@@ -19,7 +19,7 @@ from pyagentd.messages import Message, Part, Role, ToolResult
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.document.pieces import found_pieces, recorded_pieces
 from pyagentd.store.document.reconcile import Alignment, align
-from pyagentd.store.document.text import Document, format_file, parse
+from pyagentd.store.document.text import Document, format_file, known_roles, parse
 from pyagentd.store.journal import Row
 from tests.store.edits import Edit, Splice, edits, elsewhere, in_emacs, moves, touched, touched_units
 from tests.store.talk import Call, Step, Talk, Turn, alike_talks, assert_valid, expected_units, expected_view, talks
@@ -640,3 +640,17 @@ def test_roles_that_the_text_alone_does_not_tell_later_are_recorded_with_the_edi
     conversation = case.folded(aligned)
     assert align(edited, conversation).view == aligned.view
     assert align(case.document, conversation).view == case.view
+
+
+@pytest.mark.parametrize("roles", ["all", [1, 2], ["one"], {"read": "x"}, None])
+def test_recorded_roles_that_are_none_are_ignored(roles: object) -> None:
+    case = Case([Turn(prompt="0", steps=(Step(texts=("One",)),))])
+    case.talk.conversation.apply(Row(case.talk.conversation.last_seq + 1, "edit", {"part_id": "x", "roles": roles}))
+    assert align(case.document, case.talk.conversation).view == case.view
+
+
+def test_recorded_roles_that_a_document_has_already_change_nothing() -> None:
+    case = Case([Turn(prompt="0", steps=(Step(texts=("One",)),))])
+    roles = list(known_roles(case.document, case.document.spans))
+    case.talk.conversation.apply(Row(case.talk.conversation.last_seq + 1, "edit", {"part_id": "x", "roles": roles}))
+    assert align(case.document, case.talk.conversation).view == case.view

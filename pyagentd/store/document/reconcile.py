@@ -1015,7 +1015,7 @@ def _align_until_stable(document: Document, conversation: Conversation, end: int
     if made and spans is not None:
         again = recognise(as_read, conversation, end).align()
         if (again.view, again.edits, again.spans) != (last.view, (), spans):
-            # Only the text as it was before these edits tells the roles: they are recorded with them.
+            # With these edits recorded, the same roles would not be found again: they are recorded, too.
             made[0] = {**made[0], "roles": list(known_roles(as_read, spans))}
     notes = tuple(dict.fromkeys(first.notes + last.notes))
     return replace(last, edits=tuple(made), notes=notes, spans=spans)

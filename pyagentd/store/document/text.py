@@ -520,11 +520,12 @@ class KnownRoles(NamedTuple):
     bounds: str  # as in a block
 
     def restored(self, document: Document) -> Document | None:
-        """Return the document with these roles; None if they are another document's."""
+        """Return the document with these roles; None if they are another document's, or the ones it has."""
         if self.read != _as_read(document):
             return None
         spans, _ = read_bounds(self.bounds, len(document.body))
-        return replace(document, spans=merge_spans(spans), stale=False, block=None)
+        restored = replace(document, spans=merge_spans(spans), stale=False, block=None)
+        return None if restored == document else restored
 
 
 def known_roles(document: Document, spans: tuple[Span, ...]) -> KnownRoles:
