@@ -645,12 +645,14 @@ def test_roles_that_the_text_alone_does_not_tell_later_are_recorded_with_the_edi
 @pytest.mark.parametrize("roles", ["all", [1, 2], ["one"], {"read": "x"}, None])
 def test_recorded_roles_that_are_none_are_ignored(roles: object) -> None:
     case = Case([Turn(prompt="0", steps=(Step(texts=("One",)),))])
-    case.talk.conversation.apply(Row(case.talk.conversation.last_seq + 1, "edit", {"part_id": "x", "roles": roles}))
-    assert align(case.document, case.talk.conversation).view == case.view
+    conversation = case.talk.conversation
+    conversation.apply(Row(conversation.last_seq + 1, "edit", {"part_id": "x", "roles": roles}))
+    assert align(case.document, conversation).view == case.view
 
 
 def test_recorded_roles_that_a_document_has_already_change_nothing() -> None:
     case = Case([Turn(prompt="0", steps=(Step(texts=("One",)),))])
     roles = list(known_roles(case.document, case.document.spans))
-    case.talk.conversation.apply(Row(case.talk.conversation.last_seq + 1, "edit", {"part_id": "x", "roles": roles}))
-    assert align(case.document, case.talk.conversation).view == case.view
+    conversation = case.talk.conversation
+    conversation.apply(Row(conversation.last_seq + 1, "edit", {"part_id": "x", "roles": roles}))
+    assert align(case.document, conversation).view == case.view
