@@ -63,14 +63,9 @@ def of_session(directory: Path | None = None) -> dict[str, Path | None]:
     return {"session_dir": directory}
 
 
-@contextmanager
-def forward_records(teller: Teller) -> Iterator[None]:
-    """Pass records about sessions to ``teller``, also those of tasks and threads started inside."""
-    token = _teller.set(WeakMethod(teller) if inspect.ismethod(teller) else lambda: teller)
-    try:
-        yield
-    finally:
-        _teller.reset(token)
+def forward_records(teller: Teller) -> None:
+    """Pass records about sessions to ``teller`` in the rest of this task, and in tasks and threads it starts."""
+    _teller.set(WeakMethod(teller) if inspect.ismethod(teller) else lambda: teller)
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """What a line of the daemon's log says, and what it never says."""
 
+import contextvars
 import logging
 import stat
 from collections.abc import Iterator
@@ -72,10 +73,14 @@ def test_setting_up_again_writes_each_line_once(file: Path) -> None:
 def test_a_record_about_a_session_is_told_to_who_caused_it_and_nobody_else(file: Path, tmp_path: Path) -> None:
     told: list[tuple[str, str, str]] = []
     logger = logging.getLogger("pyagentd.store.test")
-    with log.forward_records(lambda *record: told.append(record)):
+
+    def call() -> None:
+        log.forward_records(lambda *record: told.append(record))
         logger.debug("branch %s", "main", extra=log.of_session(tmp_path))
         logger.info("nothing of a session's")
         logger.warning("all", extra=log.of_session())
+
+    contextvars.copy_context().run(call)  # like a task
     logger.error("nobody asked", extra=log.of_session(tmp_path))
     assert told == [("debug", "branch main", str(tmp_path)), ("warn", "all", "")]
     assert "branch main" not in file.read_text() and "nobody asked" in file.read_text()

@@ -16,7 +16,6 @@ import sys
 import typing
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
@@ -715,9 +714,10 @@ class Connection(asyncio.Protocol):
     async def _run(self, uid: int, operation: Operation, arguments: object) -> None:
         """Run one call; the boundary where every exception becomes an answer."""
         client = cast(Client, self._client)  # nothing is called before it said hello
+        if client.logs:
+            forward_records(client.tell)
         try:
-            with forward_records(client.tell) if client.logs else nullcontext():
-                result = await operation.call(client, arguments)
+            result = await operation.call(client, arguments)
         except PyagentdError as error:
             self._send(failure, uid, error)
         except asyncio.CancelledError:
