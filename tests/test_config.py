@@ -174,6 +174,7 @@ def test_an_unknown_backend_is_an_error_that_lists_the_known_ones(tmp_path: Path
         ("[model.m]\ninput = 3\n", ":1: `model.m`: there is a price for one of input and output only. Give both"),
         ("[model]\nm = 3\n", ":2: `model.m` is 3. It should be keys and values"),
         ("[log]\nlevel = debug\n", ":2: Invalid value. Write a text in quotation marks"),
+        ("[log]\nlevel = 'info'\nx", ":3: Expected '=' after a key in a key/value pair"),
     ],
 )
 def test_a_wrong_file_is_reported_with_its_line(tmp_path: Path, text: str, message: str) -> None:

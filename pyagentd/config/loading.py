@@ -69,9 +69,10 @@ def read_toml(path: Path, data: str | bytes) -> TomlFile:
     except RecursionError:
         raise ConfigError(f"{path}: it is nested too deeply") from None
     except tomllib.TOMLDecodeError as error:
-        what, _, line = str(error).removesuffix(")").partition(" (at line ")
+        what, _, place = str(error).removesuffix(")").partition(" (at ")
+        line = int(place.split()[1].rstrip(",")) if place.startswith("line ") else text.rstrip().count("\n") + 1
         hint = 'Write a text in quotation marks, as in level = "info"' if what == "Invalid value" else ""
-        raise ConfigError(f"{path}:{line.split(',')[0]}: {what}" if line else f"{path}: {what}", hint=hint) from error
+        raise ConfigError(f"{path}:{line}: {what}", hint=hint) from error
     except UnicodeDecodeError as error:
         line = str(error.object.count(b"\n", 0, error.start) + 1)
         raise ConfigError(f"{path}:{line}: this is not UTF-8", hint="Save the file in UTF-8") from error
