@@ -347,6 +347,13 @@ def test_what_can_be_installed_later_is_declared() -> None:
     assert [line.split()[0] for line in listed.output.splitlines()] == list(later)
 
 
+def test_a_feature_is_installed_also_where_emacs_left_pip_out(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path], check=True)
+    for _ in range(2):
+        command = [*doctor.pip_install(str(tmp_path / "bin/python")), "--help"]
+        assert "Install packages" in subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
 def test_the_sdist_builds_the_same_wheel(dist: Path, tmp_path: Path) -> None:
     (sdist,) = dist.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:

@@ -378,7 +378,7 @@ def install(extras: tuple[str, ...]) -> None:
     if uv := shutil.which("uv"):
         _run(uv, "pip", "install", "--python", sys.executable, *packages)
     else:
-        _run(sys.executable, "-I", "-m", "pip", "install", "--no-input", "--disable-pip-version-check", *packages)
+        _run(*pip_install(sys.executable), *packages)
     _note_complete(Path(sys.prefix), __version__)
     click.echo(f"installed {', '.join(extras)}; a daemon that runs uses it from now on")
 
@@ -453,12 +453,19 @@ def install_beside(here: Path, requirement: str) -> Path:
             _run(uv, "pip", "install", "--python", python, requirement)
         else:
             _run(sys.executable, "-I", "-m", "venv", str(new))
-            _run(python, "-I", "-m", "pip", "install", "--no-input", "--disable-pip-version-check", requirement)
+            _run(*pip_install(python), requirement)
         _run(python, "-I", "-m", "pyagentd", "--version")
     except PyagentdError:
         shutil.rmtree(new, ignore_errors=True)
         raise
     return new
+
+
+def pip_install(python: str) -> tuple[str, ...]:
+    """Return the command that installs packages beside ``python``, with a pip first where Emacs has left it out."""
+    if subprocess.run([python, "-I", "-c", "import pip"], cwd="/", capture_output=True, check=False).returncode:
+        _run(python, "-I", "-m", "ensurepip")
+    return (python, "-I", "-m", "pip", "install", "--no-input", "--disable-pip-version-check")
 
 
 def installed_version(environment: Path) -> str:
