@@ -30,7 +30,9 @@ _QUOTED = re.compile(r"`[^`\n]+`|\"[^\"\n]+\"|“[^”\n]+”")
 _TARGETS_WORD = re.compile(r"`([^`\n]+)`|([^\s`]+)")
 _PATH = re.compile(r"[~\w./@+*?{}\[\]-]+")
 _FILE = re.compile(
-    r"^(.*/)?([\w.@+-]{2,}\.[A-Za-z][A-Za-z0-9]{0,8}|\.[A-Za-z][\w.-]+|Makefile|Dockerfile|LICENSE|README)$"
+    # ``i.e`` and ``e.g`` are none.
+    r"^(.*/[\w.@+-]\.\w{1,9}|[\w.@+-]\.[A-Za-z]\w{1,8}"
+    r"|(.*/)?([\w.@+-]{2,}\.[A-Za-z][A-Za-z0-9]{0,8}|\.[A-Za-z][\w.-]+|Makefile|Dockerfile|LICENSE|README))$"
 )
 _WILD = re.compile(r"[*?\[{]")
 _NOT_PATHS = frozenset({"and/or", "either/or", "yes/no", "i/o", "input/output", "/", "*", "**"})

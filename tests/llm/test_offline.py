@@ -104,6 +104,12 @@ async def test_named_files_are_read_at_once(backend: Backend) -> None:
     assert told(steps) == [[("Read", {"file_path": "presets/planner.md"}), ("Read", {"file_path": "presets/zed.md"})]]
 
 
+@pytest.mark.parametrize(("prompt", "file"), [("read a.py", "a.py"), ("read src/a.c, i.e. that one", "src/a.c")])
+async def test_a_file_may_have_a_name_of_one_letter(backend: Backend, prompt: str, file: str) -> None:
+    _, steps, _ = await converse(backend, prompt)
+    assert told(steps) == [[("Read", {"file_path": file})]]
+
+
 async def test_an_attachment_is_read_once_and_where_it_is(backend: Backend) -> None:
     prompt = "What is attached?\n\n[zed.md](files/zed.md)\n\nfiles/zed.md is the file /s/main/files/zed.md (5 bytes)."
     _, steps, _ = await converse(backend, prompt)
