@@ -541,6 +541,18 @@ def test_of_two_like_notes_on_failed_runs_one_in_its_place_says_nothing_of_the_o
     case.check(parse(format_file(elsewhere(case.document, edit))), edit)
 
 
+def test_of_like_answers_the_one_that_was_moved_into_a_call_is_not_of_the_step_below_it() -> None:
+    answers = ("alpha one two", "beta three four")
+    call = Call(name="Bash", result="the first paragraph\n\n### the last")
+    steps = (Step(texts=("before",), calls=(call,)), Step(reasoning="", texts=answers), Step(texts=answers))
+    case = Case([Turn(prompt="0", steps=steps), Turn(prompt="1")])
+    body = case.document.body
+    into, last = body.index("the first"), body.rindex(answers[1])
+    splices = (Splice(into, into, f"{answers[1]}\n\n"), Splice(last, last + len(answers[1]) + 1, ""))
+    edit = Edit(name="move", splices=splices)
+    case.check(parse(format_file(elsewhere(case.document, edit))), edit)
+
+
 def test_text_that_has_the_length_of_a_note_on_a_failed_run_is_not_taken_for_it() -> None:
     step = Step(reasoning="0", texts=("00000000000000\n\n### ",), calls=(Call(name="Bash"),))
     case = Case([Turn(prompt="0", steps=(step,), error="no\nmore")])

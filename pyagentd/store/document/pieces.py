@@ -624,10 +624,34 @@ def match_whole(
         there.append((kind, id, text))
         index += size
     links = [-1] * len(found)
-    for start, number in zip(starts, match(keys, there), strict=True):
+    for start, number in zip(starts, _match_beside_calls(keys, there), strict=True):
         if number >= 0:
             links[start : start + len(units[number])] = units[number]
     return links
+
+
+def _match_beside_calls(recorded: Sequence[Key], found: Sequence[Key]) -> list[int]:
+    """Match as ``match`` does; of as many pairs those that are in order with calls that were edited, too.
+
+    Text that was put into the middle of a call is above the call's end.
+    """
+    links = match(recorded, found)
+    calls = {key[1]: key for key in recorded if key[0] == "tool" and key[1]}
+    ends = {key[1]: index for index, key in enumerate(found) if key[0] == "tool" and key[1] in calls}
+    ends = {id: index for id, index in ends.items() if found[index] != calls[id]}
+    if not ends:
+        return links
+    # Each call is matched at its end, and then linked where it is as it was recorded.
+    exact = {calls[id]: index for id, index in ends.items()}
+    beside: list[Key] = [("", "", "") if key in exact else key for key in found]
+    for key, index in exact.items():
+        beside[index] = key
+    others = match(recorded, beside)
+    for key, index in exact.items():
+        number, others[index] = others[index], -1
+        if number >= 0 and key in found:
+            others[found.index(key)] = number
+    return others if others.count(-1) <= links.count(-1) else links
 
 
 def _whole_text(recorded: Sequence[RecordedPiece], numbers: Iterable[int]) -> str:
