@@ -70,7 +70,8 @@ def read_toml(path: Path, data: str | bytes) -> TomlFile:
         raise ConfigError(f"{path}: it is nested too deeply") from None
     except tomllib.TOMLDecodeError as error:
         what, _, place = str(error).removesuffix(")").partition(" (at ")
-        line = int(place.split()[1].rstrip(",")) if place.startswith("line ") else text.rstrip().count("\n") + 1
+        end = text.rstrip().count("\n") + 1
+        line = place.split()[1].rstrip(",") if place.startswith("line ") else str(end)
         hint = 'Write a text in quotation marks, as in level = "info"' if what == "Invalid value" else ""
         raise ConfigError(f"{path}:{line}: {what}", hint=hint) from error
     except UnicodeDecodeError as error:

@@ -643,7 +643,7 @@ def _match_beside_calls(recorded: Sequence[Key], found: Sequence[Key]) -> list[i
         return links
     # Each call is matched at its end, and then linked where it is as it was recorded.
     exact = {calls[id]: index for id, index in ends.items()}
-    beside: list[Key] = [("", "", "") if key in exact else key for key in found]
+    beside: list[Key] = [("tool", "", "") if key in exact else key for key in found]
     for key, index in exact.items():
         beside[index] = key
     others = match(recorded, beside)
