@@ -351,6 +351,7 @@ def check_presets(config: Config) -> Iterator[Finding]:
 # that Emacs did not create, this prints the command that upgrades it. Extras are added to the current environment.
 
 COMPLETE = "complete.eld"
+_PIP_INSTALL = ("-I", "-m", "pip", "install", "--no-input", "--disable-pip-version-check")
 EXTRAS = {
     "acp": "other editors (the Agent Client Protocol)",
     "bedrock": "Claude at Amazon Bedrock",
@@ -453,7 +454,7 @@ def install_beside(here: Path, requirement: str) -> Path:
             _run(uv, "pip", "install", "--python", python, requirement)
         else:
             _run(sys.executable, "-I", "-m", "venv", str(new))
-            _run(*pip_install(python), requirement)
+            _run(python, *_PIP_INSTALL, requirement)
         _run(python, "-I", "-m", "pyagentd", "--version")
     except PyagentdError:
         shutil.rmtree(new, ignore_errors=True)
@@ -465,7 +466,7 @@ def pip_install(python: str) -> tuple[str, ...]:
     """Return the command that installs packages beside ``python``, with a pip first where Emacs has left it out."""
     if subprocess.run([python, "-I", "-c", "import pip"], cwd="/", capture_output=True, check=False).returncode:
         _run(python, "-I", "-m", "ensurepip")
-    return (python, "-I", "-m", "pip", "install", "--no-input", "--disable-pip-version-check")
+    return (python, *_PIP_INSTALL)
 
 
 def installed_version(environment: Path) -> str:
