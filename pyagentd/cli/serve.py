@@ -15,7 +15,6 @@ from collections.abc import Callable
 from importlib import import_module
 
 import click
-import uvloop
 
 from pyagentd import __version__
 from pyagentd.clock import Pulse
@@ -41,8 +40,7 @@ def _serve(config: Config, tcp_port: int | None, ready: Callable[[], None]) -> N
         setup_logging(config.runtime_dir / LOG, config.log.level)
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         gc.set_threshold(*COLLECT)
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_run(config, instance, tcp_port, ready))
+        asyncio.run(_run(config, instance, tcp_port, ready))
 
 
 async def _run(config: Config, instance: Instance, tcp_port: int | None, ready: Callable[[], None]) -> None:
