@@ -601,11 +601,12 @@ that return values; commands use `pyagentd-later'."
   (require 'pyagentd-daemon)
   (pyagentd-start-and-wait)
   (let* ((call (list method))
+         (timeout (or timeout pyagentd-call-timeout))
          (uid (pyagentd-rpc-call-async
-               method plist
+               method plist :timeout timeout
                :success (lambda (value) (setcdr call (list t value)))
                :error (lambda (err) (setcdr call (list nil err))))))
-    (unwind-protect (pyagentd-rpc-outcome call (or timeout pyagentd-call-timeout))
+    (unwind-protect (pyagentd-rpc-outcome call (1+ timeout))
       (unless (cdr call)
         (pyagentd-rpc--give-up uid)))))
 
