@@ -4,34 +4,43 @@ import asyncio
 import os
 import re
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from datetime import UTC, datetime
 from itertools import count
-from typing import Literal, Protocol
+from typing import Literal
 
 # Time, through one seam: nothing else in the package reads a clock for a fact.
 #
 # Timers and timeouts use asyncio's own clock; a fact (an id, a row, a metadata file) uses a ``Clock``.
 
 
-class Clock(Protocol):
+class Clock(ABC):
     """Where facts get their time from."""
 
+    @abstractmethod
     def now(self) -> datetime:
         """Return the current time, aware, in UTC."""
-        ...
+
+    def now_ms(self) -> int:
+        """Return the current time in milliseconds since the epoch, the unit of every ``*_at`` column."""
+        return epoch_ms(self.now())
 
 
-class SystemClock:
+class SystemClock(Clock):
     """The machine's clock."""
 
     def now(self) -> datetime:
         """Return the current time, aware, in UTC."""
         return datetime.fromtimestamp(time.time(), UTC)
 
+    def now_ms(self) -> int:
+        """Return the current time in milliseconds since the epoch."""
+        return int(time.time() * 1000)
+
 
 def epoch_ms(moment: datetime) -> int:
-    """Return ``moment`` as milliseconds since the epoch, the unit of every ``*_at`` column."""
+    """Return ``moment`` in milliseconds since the epoch."""
     return int(moment.timestamp() * 1000)
 
 

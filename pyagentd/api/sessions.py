@@ -20,7 +20,6 @@ from pyagentd.api.group import (
 )
 from pyagentd.api.inspection import context_chart
 from pyagentd.api.models import preset_notes
-from pyagentd.clock import epoch_ms
 from pyagentd.errors import BadRequest, Busy, ConfigError, PyagentdError, StoreError
 from pyagentd.events import Event
 from pyagentd.features import emacs as emacstools
@@ -351,7 +350,7 @@ class Sessions(Group):
     async def archive(self, client: Client, *, branch: str, undo: bool = False) -> ArchiveReply:
         """Hide a session or agent from lists, or with ``undo`` show it again; its files stay."""
         ref = self._ref(branch)
-        archived_at = None if undo else epoch_ms(self._kernel.clock.now())
+        archived_at = None if undo else self._kernel.clock.now_ms()
         await self._note(ref, archived_at=archived_at)
         return {**describe_branch(ref), "archived_at": archived_at}
 
@@ -578,7 +577,7 @@ class Sessions(Group):
         if unknown := [name for name in unknown if name.partition(":")[0] != emacstools.ALL]:
             notes.append(f"Not known here, and not offered to the model: {', '.join(unknown)}")
         chat = replace(chat, document=replace(chat.document, settings=settings))
-        now_ms = epoch_ms(self._kernel.clock.now())
+        now_ms = self._kernel.clock.now_ms()
         filled: list[Adoption] = []
 
         def fill(session_id: str, branch_dir: Path) -> None:

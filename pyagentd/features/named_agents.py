@@ -426,7 +426,7 @@ def audit_change(kernel: "Kernel", name: str, action: str, *, old: Any, new: Any
     """Audit a person's change of an agent; it needed no approval, since the person who would approve it made it."""
     kernel.ledger.note(
         Entry(
-            at_ms=epoch_ms(kernel.clock.now()),
+            at_ms=kernel.clock.now_ms(),
             session=name,
             branch_dir=str(kernel.config.agents_dir.resolve() / name),
             agent=None,
@@ -506,7 +506,7 @@ async def _destroy(
                 if row is None:  # its directory is older than the database
                     row = row_of(kernel, named_agents.read(place), paths.ref_of(place), status="idle")
                     await asyncio.to_thread(agents.put, kernel.state, row)
-                now_ms, intent = epoch_ms(kernel.clock.now()), "leave" if keep_files else "remove"
+                now_ms, intent = kernel.clock.now_ms(), "leave" if keep_files else "remove"
                 noted = f"{intent} {await asyncio.to_thread(identity, place)}"
                 await asyncio.to_thread(
                     agents.set_status, kernel.state, name, "destroyed", now_ms=now_ms, intent=noted
@@ -727,7 +727,7 @@ async def _settle(kernel: "Kernel", row: AgentRow, intent: str, name: str = "") 
             await asyncio.to_thread(agents.put, kernel.state, made)
             await complete(kernel, ref)
         case "adopt":  # if the template was merged already, the next adoption merges it again
-            now_ms = epoch_ms(kernel.clock.now())
+            now_ms = kernel.clock.now_ms()
             await asyncio.to_thread(agents.set_status, kernel.state, row.name, "destroyed", now_ms=now_ms)
             kernel.departed.add(place)
         case "remove" if await asyncio.to_thread(identity, place) not in ("", name):

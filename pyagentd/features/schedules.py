@@ -325,7 +325,7 @@ class Triggers(Feature):
                     "seq": None,
                 }
             await self._check_limits(branch, trigger)
-            now_ms = epoch_ms(self.kernel.clock.now())
+            now_ms = self.kernel.clock.now_ms()
             submission = Submission(
                 text=trigger.text,
                 options=replace(self.options_for(branch.ref, trigger.options), interactive=False),
@@ -357,7 +357,7 @@ class Triggers(Feature):
             self._known[paths.root_of(branch.ref).key] = SendOptions(env=dict(options.env))
 
     async def _check_limits(self, branch: LiveBranch, trigger: Trigger) -> None:
-        now_ms, count = epoch_ms(self.kernel.clock.now()), partial(schedules.deliveries_since, self.kernel.state)
+        now_ms, count = self.kernel.clock.now_ms(), partial(schedules.deliveries_since, self.kernel.state)
         branch_dir, most, reason = self.kernel.projection.key(branch.ref.branch_dir), self.kernel.config.triggers, ""
         if trigger.source in OUTSIDE:
             minute_ago = now_ms - _MINUTE_MS
@@ -399,7 +399,7 @@ class Triggers(Feature):
         ref = branch.ref
         self.kernel.ledger.note(
             Entry(
-                at_ms=epoch_ms(self.kernel.clock.now()),
+                at_ms=self.kernel.clock.now_ms(),
                 session=paths.root_of(ref).session_id,
                 branch_dir=self.kernel.projection.key(ref.branch_dir),
                 agent=ref.session_id if ref.is_agent else None,

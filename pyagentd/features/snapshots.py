@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
 from weakref import WeakValueDictionary
 
 from pyagentd import regularfile
-from pyagentd.clock import epoch_ms, new_id
+from pyagentd.clock import new_id
 from pyagentd.config import Config
 from pyagentd.errors import NotFound, PresetError, PyagentdError, StoreError, ToolError
 from pyagentd.events import Event
@@ -522,7 +522,7 @@ class Snapshots(Feature):
 
     def now_ms(self) -> int:
         """Return the time as changes record it, in milliseconds."""
-        return epoch_ms(self.kernel.clock.now())
+        return self.kernel.clock.now_ms()
 
     def denies(self, ref: BranchRef) -> tuple[str, ...]:
         """Return the paths that a session denies its tools: they are not stored."""

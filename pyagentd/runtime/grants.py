@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pyagentd import reader, regularfile
-from pyagentd.clock import epoch_ms
 from pyagentd.config.loading import read_toml
 from pyagentd.config.tables import HookSettings, ServerSettings, compile_action, read_hooks, read_server
 from pyagentd.errors import BadRequest, ConfigError, StoreError
@@ -117,7 +116,7 @@ class Grants:
             BadRequest: One is not a regular expression.
             StoreError: The disk refused; nothing is remembered.
         """
-        at = epoch_ms(self._kernel.clock.now())
+        at = self._kernel.clock.now_ms()
         new = [
             Grant(kind=kind, action=action, at=at, ask=ask, by=by, pattern=compile_action(action))
             for action in actions
@@ -298,7 +297,7 @@ class RunWitness:
     ) -> None:
         """Write one decision (see ``audit.Entry``); ``change`` is its ``detail``."""
         entry = Entry(
-            at_ms=epoch_ms(self.kernel.clock.now()),
+            at_ms=self.kernel.clock.now_ms(),
             session=self.session,
             branch_dir=self.kernel.projection.key(self.ref.branch_dir),
             agent=self.ref.session_id if self.ref.is_agent else None,

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pyagentd import regularfile
-from pyagentd.clock import Clock, epoch_ms
+from pyagentd.clock import Clock
 from pyagentd.errors import NotASession, StoreError, ToolError
 from pyagentd.llm.backend import Backend, ModelRequest, StreamItem
 from pyagentd.messages import ToolCall
@@ -398,7 +398,7 @@ class PendingHints:
             changes, self._changes = self._changes, {}
             noted = [hint for hint, new in changes.items() if new]
             forgotten = [hint for hint, new in changes.items() if not new]
-            now_ms = epoch_ms(self._clock.now())
+            now_ms = self._clock.now_ms()
             try:
                 await asyncio.to_thread(tasks.change, self._state, noted, forgotten, now_ms=now_ms)
             except StoreError as error:

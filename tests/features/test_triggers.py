@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from pyagentd.clock import Clock
 from pyagentd.errors import BadRequest, NotFound, RateLimited, StoreError
 from pyagentd.features.schedules import Schedules, Trigger, Triggers, When, after, cron, every
 from pyagentd.store.db import audit
@@ -21,7 +22,7 @@ from tests.server import answer, refusal, silent, tool_use
 START = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 
 
-class ManualClock:
+class ManualClock(Clock):
     """Stands still until it is moved."""
 
     def __init__(self) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from pyagentd.clock import Clock
 from pyagentd.errors import ConfigError, ContextOverflow, ProviderError, TransientProviderError
 from pyagentd.llm.anthropic import AnthropicBackend, server
 from pyagentd.llm.backend import PartDelta, PartFinished, PartStarted, StepFinished, StreamItem
@@ -46,7 +47,7 @@ ERRORS = (
 _VERY_BUSY_S = 300.0  # for what takes a second: only a test that hangs takes longer
 
 
-class Noon:
+class Noon(Clock):
     def now(self) -> datetime:
         return NOW
 

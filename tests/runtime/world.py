@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pyagentd.api import Service
-from pyagentd.clock import Pulse
+from pyagentd.clock import Clock, Pulse
 from pyagentd.config import load_config
 from pyagentd.config.tables import compile_action
 from pyagentd.daemon import FEATURES
@@ -53,7 +53,7 @@ TOOLS = "Read, Write, Glob, Bash, PersistentAgent"
 OVERLOADED = refusal(529, "overloaded_error", "Overloaded", headers={"retry-after": "0"})
 
 
-class FixedClock:
+class FixedClock(Clock):
     """Always the same second."""
 
     def now(self) -> datetime:

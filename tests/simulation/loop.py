@@ -15,6 +15,8 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
 
+from pyagentd.clock import Clock
+
 LONGEST_WORK_S = 0.02  # of what a thread does
 BEGINNING = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 
@@ -49,7 +51,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return done
 
 
-class VirtualClock:
+class VirtualClock(Clock):
     """The time of facts, of one loop after the other."""
 
     def __init__(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
+from pyagentd.clock import Clock
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.sessions import create_agent, create_session
 
@@ -12,7 +13,7 @@ PRESET = "---\nbackend: Claude\nmodel: claude-sonnet-4-5\n---\nHelp.\n"
 NOON = datetime(2026, 2, 5, 12, 30, 52, tzinfo=UTC)
 
 
-class StandingClock:
+class StandingClock(Clock):
     def now(self) -> datetime:
         return NOON
 
