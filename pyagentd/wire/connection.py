@@ -17,12 +17,13 @@ import typing
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
 from pyagentd.clock import Pulse
 from pyagentd.errors import BadRequest, PyagentdError, WireError, nearest
-from pyagentd.events import Event
+from pyagentd.events import Event, InsertRole
 from pyagentd.log import forward_records
 from pyagentd.reader import Misfit, convert, words
 from pyagentd.wire.frames import (
@@ -346,6 +347,15 @@ _Subject = tuple[str, str, str, bool]
 """Branch, kind, and of an agent its id and whether it has ended: its end never stands for its beginning."""
 
 
+_branch = lru_cache(maxsize=256)(encode)  # the name of a branch
+
+
+@lru_cache(maxsize=64)
+def _role(role: InsertRole) -> bytes:
+    """Return the role of an insert, with the parenthesis that closes its event."""
+    return b" " + encode(to_symbols(role)) + b")"
+
+
 @dataclass(slots=True, eq=False)
 class _Entry:
     """One event to send.
@@ -397,7 +407,19 @@ class Outbox:
             if event.kind == "insert":
                 self._push_insert(event.branch, event.seq, *event.args)
             elif event.kind in _LATEST:
-                self._push_latest(event)
+                agent = event.args[0] if event.kind == "agent" else {}
+                subject = (event.branch, event.kind, str(agent.get("id", "")), agent.get("state") == "finished")
+                old = self._latest.get(subject)
+                if old is not None and self._last.get(event.branch) is old:
+                    old.args = event.args
+                else:
+                    if old is not None:
+                        self._queue.remove(old)
+                        self._size -= old.size
+                    size = 2 * _OVERHEAD
+                    entry = _Entry(event.kind, event.branch, 0, 0, b"", size, args=event.args, subject=subject)
+                    self._latest[subject] = entry
+                    self._enqueue(entry)
             else:
                 rest = b" " + encode(event.args)[1:] if event.args else b")"
                 self._reopen_row(event.branch, event.seq)
@@ -443,8 +465,9 @@ class Outbox:
             try:
                 if entry.args is not None:
                     entry.rest, entry.args = b" " + encode(entry.args)[1:], None
-                head = (Symbol(entry.kind), entry.branch, entry.seq)
-                encoded = encode(head if entry.text is None else (*head, entry.text))[:-1] + entry.rest
+                text = b"" if entry.text is None else b" " + encode(entry.text)
+                head = b"(%b %b %d" % (entry.kind.encode(), _branch(entry.branch), entry.seq)
+                encoded = head + text + entry.rest
             except (Unencodable, TypeError):
                 _log.exception("An event of kind %s cannot be sent", entry.kind)
                 encoded = b""
@@ -493,21 +516,8 @@ class Outbox:
             if last is not None and last.text is not None and last.role == role and len(last.text) <= room:
                 self._merge(last, piece, seq, complete)
             else:
-                rest, size = b" " + encode(to_symbols(role)) + b")", _OVERHEAD + sys.getsizeof(piece)
-                self._enqueue(_Entry("insert", branch, seq if complete else 0, seq, rest, size, piece, role))
-
-    def _push_latest(self, event: Event) -> None:
-        agent = event.args[0] if event.kind == "agent" else {}
-        subject = (event.branch, event.kind, str(agent.get("id", "")), agent.get("state") == "finished")
-        if (old := self._latest.get(subject)) is not None:
-            if self._last.get(event.branch) is old:
-                old.args = event.args
-                return
-            self._queue.remove(old)
-            self._size -= old.size
-        entry = _Entry(event.kind, event.branch, 0, 0, b"", 2 * _OVERHEAD, args=event.args, subject=subject)
-        self._latest[subject] = entry
-        self._enqueue(entry)
+                size = _OVERHEAD + sys.getsizeof(piece)
+                self._enqueue(_Entry("insert", branch, seq if complete else 0, seq, _role(role), size, piece, role))
 
     def _reopen_row(self, branch: str, seq: int) -> None:
         """Take the row's number from its last entry, which another one of the same row now follows."""
