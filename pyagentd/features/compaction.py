@@ -396,10 +396,11 @@ def _ends(text: str, tokens: int) -> str:
 
 PHASE = "COMPACT"
 _REQUEST = 4000  # characters of a prompt that are kept verbatim
+_PRUNED_TO = 0.6  # of the usable tokens: pruning that frees less would soon need a summary too
 
 
 class Compactor:
-    """Compacts one branch on behalf of one run, with its backend and model."""
+    """Compacts one branch on behalf of one run, with its backend and model; called, it is a ``run.FitToWindow``."""
 
     def __init__(self, kernel: "Kernel", branch: "LiveBranch", run_id: str, settings: RunSettings) -> None:
         self._kernel = kernel
@@ -407,6 +408,12 @@ class Compactor:
         self._run_id = run_id
         self._settings = settings
         self._configured = kernel.config.compaction
+        self._facts: ModelFacts = kernel.model_facts(settings.model, settings.provider)
+        self._usable = self._facts.usable(self._configured.reserve_tokens)
+        self._sent = 0  # how many messages the last request had
+        # About how many tokens the messages of the smallest request had that the server refused as too long.
+        self._refused = sys.maxsize
+        self._failed = False  # whether a summary failed in this run: another one would fail as slowly
 
     async def summarise(
         self, view: Sequence[Message], tail: TailStart | None, *, auto: bool, instructions: str = ""
@@ -474,91 +481,11 @@ class Compactor:
         before = next(markers(self._branch.conversation), None)
         return list((before.data.get("metadata") or {}).get("pruned") or ()) if before is not None else []
 
-
-def with_summary(summary: str, tail: Sequence[Message]) -> tuple[Message, ...]:
-    """Return a view of ``summary`` and the tail; the next run reads the same from document and log."""
-    head = Text(text=summary_message(summary))
-    if tail and tail[0].role == "user":
-        return (replace(tail[0], parts=(head, *tail[0].parts)), *tail[1:])
-    return (Message(role="user", parts=(head,)), *tail)
-
-
-def _request(view: Sequence[Message], tail: TailStart | None, conversation: Conversation) -> str:
-    """Return the unanswered prompt that would be summarised, as part of the summary; or "".
-
-    It is read from the log, with the messages that steered its run: after an earlier compaction the view may begin
-    behind it.
-    """
-    split = len(view) if tail is None else tail.index
-    open_turn = split == len(view) and bool(view) and view[-1].role == "user"
-    if not (open_turn or (tail is not None and tail.part_id)):
-        return ""
-    texts: list[str] = []
-    for message in visible(conversation):
-        if tail is not None and message.id == tail.message_id:
-            break
-        if message.role == "user":
-            goes_on = message.metadata.get("steered") and not message.metadata.get("context")
-            text = message.text if message.is_edited else message.model_text
-            texts = [*(texts if goes_on else ()), text[:_REQUEST]]
-    words = "\n\n".join(texts).replace("```", "~~~")
-    return f"## Current Request\nThe user's words:\n\n{words}" if words else ""
-
-
-def is_summarised(cut: TailStart | None, view: Sequence[Message]) -> bool:
-    """Return whether anything before ``cut`` is more than an earlier summary."""
-    head = previous_summary(view if cut is None else view[: cut.index])[1]
-    return any(message.parts for message in head)
-
-
-# Keeping a run within its model's window: checked before every request, also right after a change of model.
-#
-# At the threshold old tool outputs are pruned, if that is enough; else the beginning is summarised. If the summary
-# fails, the run goes on unchanged, with a notice. A view that cannot be made to fit is refused with advice; the
-# user's message stays.
-
-_PRUNED_TO = 0.6  # of the usable tokens: pruning that frees less would soon need a summary too
-
-
-class Compaction(Feature):
-    """Keeps runs within the windows of their models."""
-
-    def fit_for(self, run: RunBuilder, settings: RunSettings) -> FitToWindow | None:
-        """Return the fitter of a run."""
-        return ContextFitter(self.kernel, run.branch, run.run_id, settings)
-
-    def resumed_view(self, view: tuple[Message, ...], conversation: Conversation, run_id: str) -> tuple[Message, ...]:
-        """Return the view of a run that had compacted the conversation before the daemon restarted.
-
-        ``view`` ignores that compaction: its block is below the prompt up to which the document is read.
-        """
-        marker = marker_of(conversation, run_id)
-        if marker is None or marker.hidden:
-            return view
-        facts: Mapping[str, Any] = marker.data.get("metadata") or {}
-        wanted = marker.data.get("tail_start_id"), facts.get("tail_start_part_id") or ""
-        place = next(
-            (cut for cut in tail_starts(view, conversation) if (cut.message_id, cut.part_id) == wanted), None
-        )
-        left = previous_summary(view)[1] if place is None else view[place.index :]
-        gone = facts.get("pruned") or ()
-        parts = (part for part in conversation.parts.values() if part.is_tool and part.id in gone)
-        left = without_outputs(left, {str(part.data["toolCallId"]): part.id for part in parts})
-        summary = str(marker.data.get("summary") or "")
-        return with_summary(summary, left) if summary else left
-
-
-class ContextFitter(Compactor):
-    """See ``run.FitToWindow``."""
-
-    def __init__(self, kernel: "Kernel", branch: "LiveBranch", run_id: str, settings: RunSettings) -> None:
-        super().__init__(kernel, branch, run_id, settings)
-        self._facts: ModelFacts = kernel.model_facts(settings.model, settings.provider)
-        self._usable = self._facts.usable(self._configured.reserve_tokens)
-        self._sent = 0  # how many messages the last request had
-        # About how many tokens the messages of the smallest request had that the server refused as too long.
-        self._refused = sys.maxsize
-        self._failed = False  # whether a summary failed in this run: another one would fail as slowly
+    # Keeping a run within its model's window: checked before every request, also right after a change of model.
+    #
+    # At the threshold old tool outputs are pruned, if that is enough; else the beginning is summarised. If the
+    # summary fails, the run goes on unchanged, with a notice. A view that cannot be made to fit is refused with
+    # advice; the user's message stays.
 
     @cached_property
     def _overhead(self) -> int:
@@ -665,6 +592,70 @@ class ContextFitter(Compactor):
                     return view  # the prompt was joined to an earlier one without an answer
                 return (*view[:index], replace(message, id=prompt), *view[index + 1 :])
         return view
+
+
+def with_summary(summary: str, tail: Sequence[Message]) -> tuple[Message, ...]:
+    """Return a view of ``summary`` and the tail; the next run reads the same from document and log."""
+    head = Text(text=summary_message(summary))
+    if tail and tail[0].role == "user":
+        return (replace(tail[0], parts=(head, *tail[0].parts)), *tail[1:])
+    return (Message(role="user", parts=(head,)), *tail)
+
+
+def _request(view: Sequence[Message], tail: TailStart | None, conversation: Conversation) -> str:
+    """Return the unanswered prompt that would be summarised, as part of the summary; or "".
+
+    It is read from the log, with the messages that steered its run: after an earlier compaction the view may begin
+    behind it.
+    """
+    split = len(view) if tail is None else tail.index
+    open_turn = split == len(view) and bool(view) and view[-1].role == "user"
+    if not (open_turn or (tail is not None and tail.part_id)):
+        return ""
+    texts: list[str] = []
+    for message in visible(conversation):
+        if tail is not None and message.id == tail.message_id:
+            break
+        if message.role == "user":
+            goes_on = message.metadata.get("steered") and not message.metadata.get("context")
+            text = message.text if message.is_edited else message.model_text
+            texts = [*(texts if goes_on else ()), text[:_REQUEST]]
+    words = "\n\n".join(texts).replace("```", "~~~")
+    return f"## Current Request\nThe user's words:\n\n{words}" if words else ""
+
+
+def is_summarised(cut: TailStart | None, view: Sequence[Message]) -> bool:
+    """Return whether anything before ``cut`` is more than an earlier summary."""
+    head = previous_summary(view if cut is None else view[: cut.index])[1]
+    return any(message.parts for message in head)
+
+
+class Compaction(Feature):
+    """Keeps runs within the windows of their models."""
+
+    def fit_for(self, run: RunBuilder, settings: RunSettings) -> FitToWindow | None:
+        """Return the fitter of a run."""
+        return Compactor(self.kernel, run.branch, run.run_id, settings)
+
+    def resumed_view(self, view: tuple[Message, ...], conversation: Conversation, run_id: str) -> tuple[Message, ...]:
+        """Return the view of a run that had compacted the conversation before the daemon restarted.
+
+        ``view`` ignores that compaction: its block is below the prompt up to which the document is read.
+        """
+        marker = marker_of(conversation, run_id)
+        if marker is None or marker.hidden:
+            return view
+        facts: Mapping[str, Any] = marker.data.get("metadata") or {}
+        wanted = marker.data.get("tail_start_id"), facts.get("tail_start_part_id") or ""
+        place = next(
+            (cut for cut in tail_starts(view, conversation) if (cut.message_id, cut.part_id) == wanted), None
+        )
+        left = previous_summary(view)[1] if place is None else view[place.index :]
+        gone = facts.get("pruned") or ()
+        parts = (part for part in conversation.parts.values() if part.is_tool and part.id in gone)
+        left = without_outputs(left, {str(part.data["toolCallId"]): part.id for part in parts})
+        summary = str(marker.data.get("summary") or "")
+        return with_summary(summary, left) if summary else left
 
 
 # A compaction by command: the whole conversation is summarised, and nothing stays verbatim.

@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from pyagentd.clock import epoch_ms, iso8601, new_id, span
+from pyagentd.clock import iso8601, new_id, span
 from pyagentd.errors import BadRequest, NotASession, NotFound, PyagentdError
 from pyagentd.events import Event
 from pyagentd.features.compaction import Summariser
@@ -170,8 +170,9 @@ class Contexts(Feature):
         self._last: dict[str, tuple[BranchRef, datetime]] = {}  # active conversations: branch and last activity
         self._begun = asyncio.Event()  # a conversation began; its timer may be shorter than the current pause
         self._task: asyncio.Task[None] | None = None
-        kernel.bus.on(RunStarted, self._run_moved)
-        kernel.bus.on(RunEnded, self._run_moved)
+        # Runs of other sessions do not affect an agent's timer.
+        kernel.bus.on(RunStarted, lambda started: self._touch(started.branch), of=kernel.named)
+        kernel.bus.on(RunEnded, lambda ended: self._touch(ended.branch), of=kernel.named)
 
     @property
     def pending(self) -> int:
@@ -455,10 +456,6 @@ class Contexts(Feature):
             each.source == "self-schedule" for each in due
         )
 
-    def _run_moved(self, event: RunStarted | RunEnded) -> None:
-        if self.kernel.named.is_named(event.branch.ref):  # other sessions' runs do not affect an agent's timer
-            self._touch(event.branch)
-
     def _touch(self, branch: LiveBranch) -> None:
         if not self._name(branch.ref):
             return
@@ -471,7 +468,7 @@ class Contexts(Feature):
 
     def _note(self, ref: BranchRef, status: Literal["idle", "active"]) -> None:
         """Record in the table of agents whether an agent has an active conversation."""
-        now_ms, name = epoch_ms(self.kernel.clock.now()), self._name(ref)
+        now_ms, name = self.kernel.clock.now_ms(), self._name(ref)
 
         def note() -> None:
             row = agents.find(self.kernel.state, name)

@@ -165,6 +165,14 @@ class EmacsClients(Feature):
         self._silent: set[Sink] = set()
         kernel.bus.on(ClientGone, lambda gone: self.forget(gone.client))
 
+    def with_hook(self, event: str, branch: LiveBranch) -> list[Sink]:
+        """Return the clients that watch ``branch`` and have hook functions for ``event``."""
+        if not self._offers:
+            return []
+        clients = {client for client, offered in self._offers.items() if event in offered.hooks}
+        watching = dict.fromkeys(self.kernel.watchers_of(branch)) if clients else ()
+        return [client for client in watching if client in clients]
+
     # -- for a run: buffers, and the tools that its preset names and no profile denies -------------------------------
 
     def context_for(self, run: "RunBuilder") -> Mapping[str, Any]:
@@ -286,16 +294,6 @@ def _read_kept(tools: object) -> dict[str, OfferedTool]:
 
 LOOK_S = 1.0
 CHANGE_S = 20.0  # saving runs the user's hooks, such as formatters
-
-
-def clients_with_hook(kernel: "Kernel", event: str, branch: LiveBranch) -> list[Sink]:
-    """Return the clients that watch ``branch`` and have hook functions for ``event``."""
-    emacs = kernel.find(EmacsClients)
-    if emacs is None or not emacs._offers:
-        return []
-    clients = {client for client, offered in emacs._offers.items() if event in offered.hooks}
-    watching = dict.fromkeys(kernel.watchers_of(branch)) if clients else ()
-    return [client for client in watching if client in clients]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

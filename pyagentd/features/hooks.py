@@ -13,6 +13,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import count
 from operator import attrgetter
 from pathlib import Path
@@ -22,7 +23,7 @@ from pyagentd import installation, reader
 from pyagentd.config.tables import HookSettings
 from pyagentd.errors import Blocked, ToolError
 from pyagentd.events import Sink
-from pyagentd.features.emacs import EmacsClients, NoAnswer, TooLong, clients_with_hook
+from pyagentd.features.emacs import EmacsClients, NoAnswer, TooLong
 from pyagentd.policy.action import Action
 from pyagentd.policy.presets import Preset
 from pyagentd.runtime.branch import LiveBranch
@@ -192,6 +193,11 @@ class Hooks(Feature):
         self._notices: set[tuple[str, str]] = set()
         self._telling: set[asyncio.Task[None]] = set()  # running hooks for ends of runs
         kernel.bus.on(RunEnded, self._run_ended)
+
+    @cached_property
+    def emacs(self) -> EmacsClients | None:
+        """The clients that may have hook functions."""
+        return self.kernel.find(EmacsClients)
 
     # -- the five points -----------------------------------------------------------------------------------------
 
@@ -400,7 +406,7 @@ class RunHooks:
             name = " ".join(hook.command)[:80]
             self._note(event, name, word)
             yield name, word
-        for client in clients_with_hook(self._hooks.kernel, event, self.branch):
+        for client in emacs.with_hook(event, self.branch) if (emacs := self._hooks.emacs) is not None else ():
             word = await self._hooks.ask(client, {**common, **facts})
             name = f"function of {getattr(client, 'name', 'Emacs')}"
             self._note(event, name, word)
@@ -410,7 +416,7 @@ class RunHooks:
         """Return whether there may be a hook for an event."""
         return (
             event in map(attrgetter("event"), self._hooks.kernel.config.hooks)
-            or bool(clients_with_hook(self._hooks.kernel, event, self.branch))
+            or ((emacs := self._hooks.emacs) is not None and bool(emacs.with_hook(event, self.branch)))
             or os.path.isdir(f"{self.root}/.pyagentd")  # noqa: PTH112 - twice for each call of a tool
         )
 

@@ -159,16 +159,15 @@ class Overview(Feature):
     def __init__(self, kernel: "Kernel") -> None:
         super().__init__(kernel)
         self.watchers: set[Sink] = set()
-        kernel.bus.on(BranchChanged, self._note_live)
-        kernel.bus.on(RunEnded, self._note_live)
+        kernel.bus.on(BranchChanged, self._note_live, while_any=self.watchers)
+        kernel.bus.on(RunEnded, self._note_live, while_any=self.watchers)
         kernel.bus.on(BranchWritten, self._written)
         kernel.bus.on(ClientGone, lambda gone: self.watchers.discard(gone.client))
         self._changed: dict[str, LiveBranch | BranchRef] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def _note_live(self, event: BranchChanged | RunEnded) -> None:
-        if self.watchers:
-            self._note(event.branch.key, event.branch)
+        self._note(event.branch.key, event.branch)
 
     def _written(self, written: BranchWritten) -> None:
         """Note that files of a branch changed or were deleted."""

@@ -306,8 +306,7 @@ async def run_if_command(
         PyagentdError: The document above the prompt cannot be read; a message would fail too.
         NoHuman: The command changes something, and the submission is not marked as typed by a human.
     """
-    commands = kernel.find(Commands)
-    if commands is None or submission.command == "never" or not is_persons(submission.metadata):
+    if submission.command == "never" or not is_persons(submission.metadata):
         return None
     if submission.id in branch.conversation.messages:  # the queue handles a repeated submission
         return None
@@ -318,7 +317,7 @@ async def run_if_command(
         may_be = _SLASH.search(doc.body[max(spans, default=0) : end])
     else:
         may_be = _HEAD.match(submission.text.strip())
-    if may_be is None:
+    if may_be is None or (commands := kernel.find(Commands)) is None:
         return None
     prompt = await _prompt(branch, submission)
     if prompt.message_id:  # it was sent to a model before

@@ -139,7 +139,18 @@ class BodyWriter:
             sent.items.append(sent.add(self._items(message)))
         sent.messages = whole
         kept[self] = sent
-        sent.marks, longer = self._cache_marks(sent)
+        # The breakpoints by number of the item, and how much longer they make the request.
+        found: dict[int, Mark] = {}
+        longer, number = 0, len(sent.json)
+        if self._mark is not None:
+            for message, items in zip(reversed(sent.messages), reversed(sent.items), strict=True):
+                if len(found) == self._marks:
+                    break
+                number -= items
+                if items and message.role == "user":
+                    found[number] = mark = sent.marks.get(number) or self._mark(message)
+                    longer += len(mark.inserted)
+        sent.marks = found
         # Joined before the first breakpoint and the last item, some hundred kilobytes of them at a time.
         end = min([*sent.marks, max(0, len(sent.json) - 1)])
         if sent.size - sum(map(len, sent.joined)) >= _CHUNK:
@@ -165,22 +176,6 @@ class BodyWriter:
             alone=sent.alone,
             size=size,
         )
-
-    def _cache_marks(self, sent: _SentMessages) -> tuple[dict[int, Mark], int]:
-        """Return the breakpoints by number of the item, and how much longer they make the request."""
-        found: dict[int, Mark] = {}
-        longer = 0
-        if self._mark is None:
-            return found, longer
-        number = len(sent.json)
-        for message, items in zip(reversed(sent.messages), reversed(sent.items), strict=True):
-            if len(found) == self._marks:
-                break
-            number -= items
-            if items and message.role == "user":
-                found[number] = mark = sent.marks.get(number) or self._mark(message)
-                longer += len(mark.inserted)
-        return found, longer
 
 
 StopReason = Literal["end_turn", "tool_use", "max_tokens", "refusal", "stop_sequence", "pause_turn"]
@@ -383,8 +378,9 @@ class RetryingBackend:
         while True:
             seen = False
             try:
-                if self._opening is None or _has_failed(self._opening):
+                if self._opening is None:
                     self._opening = asyncio.create_task(self._open())
+                    self._opening.add_done_callback(self._note_opened)
                 # Shielded: aborting one run must not fail the others that wait for the same client.
                 backend = await asyncio.shield(self._opening)
                 async with aclosing(backend.stream(request)) as batches:
@@ -415,9 +411,9 @@ class RetryingBackend:
     async def close(self) -> None:
         """Close the wrapped backend, if it was opened; the next request opens it anew."""
         opening, self._opening = self._opening, None
-        if opening is not None and not _has_failed(opening):
+        if opening is not None:
             await (await opening).close()
 
-
-def _has_failed(task: asyncio.Task[Backend]) -> bool:
-    return task.done() and (task.cancelled() or task.exception() is not None)
+    def _note_opened(self, opening: asyncio.Task[Backend]) -> None:
+        if self._opening is opening and (opening.cancelled() or opening.exception() is not None):
+            self._opening = None  # the next request tries again

@@ -558,7 +558,9 @@ class LiveBranch:
         self.publish(Event("roles", self.key, 0, (facts,)))
 
     def _status_extras(self) -> dict[str, Any]:
-        name = names_for_turn(self.conversation).agent or opened_with(self.conversation)
+        conversation = self.conversation
+        named = names_for_turn(conversation).agent if conversation.naming else ""
+        name = named or opened_with(conversation)
         return ({"agent": name} if name else {}) | ({"paused": True} if self.paused and self.queue.waiting else {})
 
     def _show_row(self, row: Row, inserts: list[Insert]) -> None:
@@ -567,7 +569,7 @@ class LiveBranch:
         if row.type == "run" and self.announce is not None:
             announce, self.announce = self.announce, None
             announce()
-        outcome = tool_event(row.data) if row.type == "part" else None
+        outcome = tool_event(row.data) if row.type == "part" and row.data["type"] != "text" else None
         if outcome is not None:
             self.publish(Event("tool", self.key, 0, (outcome,)))
         for insert in inserts:
@@ -592,7 +594,8 @@ class LiveBranch:
     def _on_file_written(self, revision: int, stamp: Stamp | None) -> None:
         facts = {"revision": revision, "mtime": stamp.mtime_ns if stamp else 0}
         self.publish(Event("persisted", self.key, 0, (facts,)))
-        self.note_complete()
+        if self.run is None:  # else it is noted when that has ended
+            self.note_complete()
         if self.document.settings is not None:
             self.note_given()
 

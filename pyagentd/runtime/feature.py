@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Container, Mapp
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 from pyagentd.events import Sink
 from pyagentd.messages import Message, ToolCall
@@ -94,21 +94,37 @@ class ClientGone:
 E = TypeVar("E")
 
 
+class _Handler(NamedTuple):
+    call: Callable[[Any], object]
+    of: Container[str] | None
+    while_any: Collection[object] | None
+
+
 class Bus:
     """Calls the handlers of events synchronously; a handler neither blocks nor raises."""
 
     def __init__(self) -> None:
-        self._handlers: defaultdict[type, list[tuple[Callable[[Any], object], Container[str] | None]]] = defaultdict(
-            list
-        )
+        self._handlers: defaultdict[type, list[_Handler]] = defaultdict(list)
 
-    def on(self, kind: type[E], handler: Callable[[E], object], *, of: Container[str] | None = None) -> None:
-        """Register ``handler`` for events of a kind; with ``of``, for those of the branches whose keys are in it."""
-        self._handlers[kind].append((handler, of))
+    def on(
+        self,
+        kind: type[E],
+        handler: Callable[[E], object],
+        *,
+        of: Container[str] | None = None,
+        while_any: Collection[object] | None = None,
+    ) -> None:
+        """Register ``handler`` for events of a kind.
+
+        With ``of``, it gets those of the branches whose keys are in it; with ``while_any``, those while it has items.
+        """
+        self._handlers[kind].append(_Handler(handler, of, while_any))
 
     def tell(self, event: Any) -> None:
         """Call the handlers of the event's kind; an exception is logged and does not stop the others."""
-        for handler, of in self._handlers.get(type(event), ()):
+        for handler, of, while_any in self._handlers.get(type(event), ()):
+            if while_any is not None and not while_any:
+                continue
             if of is not None and event.branch.key not in of:
                 continue
             try:

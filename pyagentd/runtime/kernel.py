@@ -455,19 +455,12 @@ class Kernel:
     async def using(self, ref: BranchRef) -> AsyncIterator[LiveBranch]:
         """Open a branch for the block, recovering it if needed; close it afterwards unless it is still in use.
 
+        It is reopened if its log was replaced.
+
         Raises:
+            NotFound: It is being deleted, or was destroyed.
             StoreError: The disk refused.
         """
-        branch = await self._open(ref)
-        try:
-            yield branch
-        finally:
-            branch.users -= 1
-            if branch.idle:
-                await asyncio.shield(self.spawn(self.close_if_idle(branch)))
-
-    async def _open(self, ref: BranchRef) -> LiveBranch:
-        """Return the branch with its user count raised; open it if needed, reopen it if its log was replaced."""
         if self._removing and self.is_going(ref):
             raise NotFound(f"{ref.name} is being deleted")
         if self.departed and any(ref.branch_dir.is_relative_to(directory) for directory in self.departed):
@@ -511,7 +504,12 @@ class Kernel:
             except BaseException:
                 branch.users -= 1
                 raise
-        return branch
+        try:
+            yield branch
+        finally:
+            branch.users -= 1
+            if branch.idle:
+                await asyncio.shield(self.spawn(self.close_if_idle(branch)))
 
     async def _read(self, ref: BranchRef, *, goes_on: bool = False) -> LiveBranch:
         """Read the branch from disk."""

@@ -71,12 +71,17 @@ class NamedAgentOverlay:
 
     def __init__(self, root: Path, profiles: Mapping[str, Profile]) -> None:
         self._root = root.resolve()
+        self._below = f"{self._root}/"
         self._profiles = profiles
         self._known: dict[Path, tuple[_Signature, AgentFile, Mapping[str, Any]]] = {}
 
     def is_named(self, ref: BranchRef) -> bool:
         """Return whether ``ref`` is a branch of a named agent; its sub-agents are not."""
-        return not ref.is_agent and ref.session_dir.parent == self._root
+        return ref.key in self
+
+    def __contains__(self, key: object) -> bool:
+        """Return whether ``key`` is that of a branch of a named agent."""
+        return str(key).startswith(self._below) and str(key).count("/", len(self._below)) == 2
 
     def apply(self, preset: Preset, ref: BranchRef) -> Preset:
         """Return ``preset`` with the values from the file of the named agent with the branch ``ref``.

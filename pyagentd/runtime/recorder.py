@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from pyagentd.clock import Clock, Pulse, epoch_ms
+from pyagentd.clock import Clock, Pulse
 from pyagentd.errors import StoreError
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.document.render import Insert, Renderer
@@ -101,7 +101,11 @@ _all: WeakKeyDictionary[asyncio.AbstractEventLoop, DiskWorker] = WeakKeyDictiona
 
 
 class Recorder:
-    """The one writer of a branch's ``messages.jsonl``."""
+    """The one writer of a branch's ``messages.jsonl``.
+
+    Attributes:
+        now_ms: Returns the time for a row's ``created_at``, in epoch milliseconds.
+    """
 
     def __init__(
         self,
@@ -117,7 +121,7 @@ class Recorder:
         self.conversation = conversation
         self._renderer = renderer
         self._pulse = pulse
-        self._clock = clock
+        self.now_ms = clock.now_ms
         self._show = show
         self._pending: dict[str, list[str]] = {}
         self._refused = False  # the disk refused the last beat
@@ -127,10 +131,6 @@ class Recorder:
     def last_seq(self) -> int:
         """The number of the last recorded line."""
         return self.journal.last_seq
-
-    def now_ms(self) -> int:
-        """Return the time for a row's ``created_at``, in epoch milliseconds."""
-        return epoch_ms(self._clock.now())
 
     def record(self, kind: str, data: Mapping[str, Any]) -> int:
         """Write one row, show it, and return its number; inside ``together`` it is written and shown at the end.

@@ -692,7 +692,9 @@ class ToolOffer:
         names = [name for name in self.tools if self._all or name not in self._searched]
         names += () if self._all else self._found
         if len(self._schemas) != len(names):
-            self._schemas = _schemas(encode([schema_of(self.tools[name]) for name in names]))
+            specs = map(self.tools.__getitem__, names)
+            described = [(spec.name, spec.description, dict(spec.input_schema)) for spec in specs]
+            self._schemas = _schemas(encode(described))
         return self._schemas
 
     def _search(self, servers: Sequence[str]) -> ToolSpec:
@@ -716,7 +718,8 @@ class ToolOffer:
 
 @lru_cache(maxsize=64)
 def _schemas(data: bytes) -> tuple[ToolSchema, ...]:
-    return tuple(ToolSchema(**each) for each in json.loads(data))
+    described = json.loads(data)
+    return tuple(ToolSchema(name=name, description=text, input_schema=schema) for name, text, schema in described)
 
 
 def best_matching_tools(query: str, tools: Mapping[str, ToolSpec]) -> list[str]:

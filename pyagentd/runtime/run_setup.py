@@ -12,12 +12,12 @@ import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, aclosing, nullcontext
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from pyagentd import installation, regularfile
-from pyagentd.clock import Clock, epoch_ms
+from pyagentd.clock import Clock
 from pyagentd.config import Config
 from pyagentd.config.tables import compile_action
 from pyagentd.errors import BadRequest, PyagentdError
@@ -129,7 +129,7 @@ class WatchedBackend:
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[StreamItem], None]:
         """Send ``request`` and yield its answer, see ``Backend``."""
-        step = _Step(self.trace, self.trace.next_step(self.run_id), self.clock, request.purpose)
+        step = _Step(self.trace, self.run_id, self.clock, request.purpose)
         watching: list[RequestWatch] = [step]
         inside: Callable[[], AbstractContextManager[object]] = nullcontext
         for watcher in self.watchers:
@@ -167,11 +167,11 @@ class _Step:
 
     inside: Callable[[], AbstractContextManager[object]] | None = None
 
-    def __init__(self, trace: TraceWriter, number: int, clock: Clock, purpose: str) -> None:
+    def __init__(self, trace: TraceWriter, run_id: str, clock: Clock, purpose: str) -> None:
         self._trace = trace
+        self._run_id = run_id
         self._purpose = purpose
         self._clock = clock
-        self._number = number
         self._now = asyncio.get_running_loop().time
         self._began = self._now()
         self._first_s: float | None = None
@@ -188,8 +188,8 @@ class _Step:
         if body != self._sent:
             self._sent = body
             self._forms += 1
-            at_ms = epoch_ms(self._clock.now())
-            self._trace.request(body, step=self._number, attempt=self._forms, purpose=self._purpose, at_ms=at_ms)
+            at_ms = self._clock.now_ms()
+            self._trace.request(body, run_id=self._run_id, attempt=self._forms, purpose=self._purpose, at_ms=at_ms)
 
     def see(self, batch: Sequence[StreamItem]) -> None:
         """Record time, retries, calls and the end from a batch."""
@@ -223,7 +223,7 @@ class _Step:
             "stop_reason": None if self._stop is None else self._stop.stop_reason,
             "error": failure,
         }
-        self._trace.answer(self._number, facts)
+        self._trace.answer(facts)
 
     def _ms(self, moment: float) -> int:
         return round(1000 * (moment - self._began))
@@ -351,7 +351,9 @@ def policy_context(
 
     ``remembered`` returns the patterns that humans granted, see ``grants``.
     """
-    protected = _Once(lambda: protected_paths(config))  # computed on demand: most runs need no decision
+    # Computed on demand: most runs need no decision.
+    protected = cache(lambda: protected_paths(config))
+    readable = cache(lambda: (under(str(paths.files_dir(ref.branch_dir))),))
 
     def context() -> Context:
         preset, above = presets.of_branch(ref), [presets.of_branch(ancestor) for ancestor in ancestors]
@@ -365,7 +367,7 @@ def policy_context(
                 profile for each in above if (profile := resolve_profile(each.profile)) is not None
             ),
             protected=protected(),
-            readable=(under(str(paths.files_dir(ref.branch_dir))),),
+            readable=readable(),
             interactive=options.interactive,
             grants=options.grants,
             remembered=remembered(),
@@ -411,7 +413,7 @@ def shell_scope(
             _resolve_all(config.sessions_dir, agents),
         )
 
-    ours = _Once(find_ours)  # computed on demand: most runs have no command
+    ours = cache(find_ours)  # computed on demand: most runs have no command
 
     def scope() -> ShellScope:
         own, *above = (presets.of_branch(each) for each in family)
@@ -442,21 +444,6 @@ def _resolve_all(*places: Path) -> tuple[str, ...]:
 def _intern(value: _T) -> _T:
     """Return the same object for equal values, so that agents of one preset share one system prompt in memory."""
     return value
-
-
-class _Once(Generic[_T]):
-    """A value that is computed when it is needed first."""
-
-    __slots__ = ("_made", "_make")
-
-    def __init__(self, make: Callable[[], _T]) -> None:
-        self._make = make
-        self._made: tuple[_T] | None = None
-
-    def __call__(self) -> _T:
-        if self._made is None:
-            self._made = (self._make(),)
-        return self._made[0]
 
 
 class SettingsBlock(NamedTuple):
@@ -576,7 +563,7 @@ class RunBuilder:
         self.rules = branch.turn = plan.presets
         if plan.reads_skills:  # files beside skills are looked up when a call needs them: most runs read none
             self.rules = branch.turn = plan.presets.reading(
-                ref, _Once(partial(_beside_skills, kernel.config, plan.place))
+                ref, cache(partial(_beside_skills, kernel.config, plan.place))
             )
         if model is None:
             model = await self._model(plan.model, plan.preset)

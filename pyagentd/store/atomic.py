@@ -298,14 +298,15 @@ def append_lines(path: Path, lines: bytes) -> None:
     Raises:
         StoreError: The disk refused.
     """
-    fd = open_append(path)
-    try:
-        with _Refusals(path):
+    with _Refusals(path):
+        fd = system.open(path, _APPEND | os.O_CREAT, FILE_MODE)
+        try:
+            regularfile.require(fd, path, limit=regularfile.LOG)
             size = os.fstat(fd).st_size
             is_torn = size > 0 and system.pread(fd, 1, size - 1) != b"\n"
-        append_fd(fd, b"\n" + lines if is_torn else lines, path)
-    finally:
-        close_fd(fd)
+            append_fd(fd, b"\n" + lines if is_torn else lines, path)
+        finally:
+            system.close(fd)
 
 
 def sync_fd(fd: int, path: Path) -> None:

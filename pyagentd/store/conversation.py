@@ -24,27 +24,23 @@ class Part:
 
     Attributes:
         type: ``text``, ``reasoning``, ``step-start`` or ``tool-<Name>``.
+        data: The part in AI SDK form, as recorded; for the text use ``text``.
         edited: The user's text that replaces it, or None.
         hidden: Whether the user removed it.
         deltas: Streamed text that no full row has replaced yet; None if there is none.
     """
 
-    __slots__ = ("deltas", "edited", "hidden", "id", "is_tool", "row", "type")
+    __slots__ = ("data", "deltas", "edited", "hidden", "id", "is_tool", "row", "type")
 
     def __init__(self, row: dict[str, Any]) -> None:
         self.row = row
+        self.data: Mapping[str, Any] = row["data_json"]
         self.id: str = row["id"]
         self.type: str = row["type"]
         self.is_tool = self.type.startswith("tool-")
         self.edited: str | None = None
         self.hidden = False
         self.deltas: list[str] | None = None
-
-    @property
-    def data(self) -> Mapping[str, Any]:
-        """The part in AI SDK form, as recorded; for the text use ``text``."""
-        data: Mapping[str, Any] = self.row["data_json"]
-        return data
 
     @property
     def text(self) -> str:
@@ -64,12 +60,18 @@ class Part:
 
 
 class Message:
-    """A message: its last row, and its parts in order of their index; ``hidden``: the user removed it."""
+    """A message: its last row, and its parts in order of their index.
 
-    __slots__ = ("hidden", "id", "parts", "role", "row")
+    Attributes:
+        metadata: Its metadata, as recorded.
+        hidden: Whether the user removed it.
+    """
+
+    __slots__ = ("hidden", "id", "metadata", "parts", "role", "row")
 
     def __init__(self, row: dict[str, Any]) -> None:
         self.row = row
+        self.metadata: Mapping[str, Any] = row.get("metadata_json", {})
         self.id: str = row["id"]
         self.role: str = row["role"]
         self.parts: list[Part] = []
@@ -89,18 +91,12 @@ class Message:
     @property
     def model_text(self) -> str:
         """The recorded text as the model sees it: a hook may have changed it."""
-        return str(self.row.get("metadata_json", {}).get("model_text") or self.recorded_text)
+        return str(self.metadata.get("model_text") or self.recorded_text)
 
     @property
     def is_edited(self) -> bool:
         """Whether the user edited its text."""
         return any(part.type == "text" and part.edited is not None for part in self.parts)
-
-    @property
-    def metadata(self) -> Mapping[str, Any]:
-        """Its metadata, as recorded."""
-        metadata: Mapping[str, Any] = self.row.get("metadata_json", {})
-        return metadata
 
     @property
     def is_rewound(self) -> bool:
@@ -276,17 +272,17 @@ class Conversation:
         }
 
     def _apply_message(self, data: dict[str, Any]) -> None:
-        metadata = data.get("metadata_json") or {}
+        metadata = data.get("metadata_json", {})
         if data["role"] == "user" and (metadata.get("agent") or metadata.get("model")):
             self.naming.add(data["id"])
         if op := metadata.get("hidden_op"):
             self.hidings.setdefault(op)
         message = self.messages.get(data["id"])
         if message is not None:
-            message.row = data
+            message.row, message.metadata = data, metadata
             return
         message = self.queued.get(data["id"]) or Message(data)
-        message.row = data
+        message.row, message.metadata = data, metadata
         if metadata.get("queued_at") or metadata.get("queue_canceled_at"):
             self.queued[message.id] = message
         else:  # it fires: behind the answers it waited for, whatever came in between
@@ -299,7 +295,7 @@ class Conversation:
 
     def _apply_part(self, data: dict[str, Any]) -> None:
         if (part := self.parts.get(data["id"])) is not None:
-            part.row, part.deltas = data, None
+            part.row, part.data, part.deltas = data, data["data_json"], None
         else:
             message = self.messages.get(data["message_id"]) or self.queued.get(data["message_id"])
             if message is None:

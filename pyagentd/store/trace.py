@@ -126,7 +126,7 @@ def _example(text: str) -> str:
 
 
 def _entry_body(text: str) -> str:
-    return _ORG_SYNTAX.sub(r"\1,\2", text)
+    return _ORG_SYNTAX.sub(r"\1,\2", text) if "*" in text or "#+" in text else text
 
 
 def _one_line(text: str) -> str:
@@ -185,16 +185,23 @@ class TraceWriter:
         self._blobs: dict[str, tuple[bytes, str]] = {}  # what the last request had in its head, with its digest
         self._problem = ""
 
-    def request(self, body: Body, *, step: int, attempt: int, purpose: str, at_ms: int) -> None:
+    def request(self, body: Body, *, run_id: str, attempt: int, purpose: str, at_ms: int) -> None:
         """Add a request, which the next ones may continue.
+
+        The requests of a run are numbered; those that an earlier writer has traced count.
 
         Args:
             body: As it is sent.
-            step: Its number in the run.
+            run_id: The run.
             attempt: In which form, from 1; one that is sent again as it was is not added again.
             purpose: "step", or another word for what is not a step of the run.
             at_ms: When, epoch.
         """
+        if self._size < 0:
+            self._begin()
+        if attempt == 1:
+            self._step = self._step + 1 if run_id == self._run_id else 1
+            self._run_id = run_id
         try:
             # Nothing is continued where the file is not as it was left; where it is too large, another one begins.
             try:
@@ -220,17 +227,32 @@ class TraceWriter:
                         self._known[name] = digest
                     data = b'{"digest":"%s"}' % digest.encode()
                 head.append(b'"%s":%s' % (name.encode(), data))
-            base, same = self._find_base(body)
-            self._id = f"{self._run_id}/{purpose}/{step}/{attempt}"
+            # Which request this one continues, and how many messages are the same.
+            base, same = self._id or None, 0
+            if self._last:  # an earlier writer's: all of it, or none
+                base, count = str(self._last["id"]), self._last["count"]
+                chain = hashlib.sha256(b"".join(body.messages[:count])).hexdigest()
+                if count <= body.count and chain == self._last["chain"]:
+                    same = count
+            elif body.messages is self._messages:
+                same = self._count
+            else:
+                while same < min(self._count, body.count) and body.messages[same] == self._messages[same]:
+                    same += 1
+            if same != self._count:  # what was said is not only extended
+                self._chain, self._count = hashlib.sha256(), 0
+            self._chain.update(b"".join(body.messages[self._count : body.count]))
+            self._messages, self._count, self._last = body.messages, body.count, {}
+            self._id = f"{run_id}/{purpose}/{self._step}/{attempt}"
             facts = {
                 "type": "request",
                 "id": self._id,
-                "run_id": self._run_id,
-                "step": step,
+                "run_id": run_id,
+                "step": self._step,
                 "attempt": attempt,
                 "purpose": purpose,
                 "at": at_ms,
-                "base": base,
+                "base": base if same else None,
                 "same": same,
                 **({} if body.key == "messages" else {"key": body.key}),
                 "marks": [
@@ -249,45 +271,16 @@ class TraceWriter:
                 log.warning("a request could not be added to the trace: %s", error)
             self._problem = str(error)
 
-    def answer(self, step: int, facts: Mapping[str, Any]) -> None:
+    def answer(self, facts: Mapping[str, Any]) -> None:
         """Add how the last request was answered; see the module's table for ``facts``."""
         if not self._id:
             return
-        told = {"type": "answer", "id": self._id, "run_id": self._run_id, "step": step, **facts}
+        told = {"type": "answer", "id": self._id, "run_id": self._run_id, "step": self._step, **facts}
         told |= {"count": self._count, "chain": self._chain.hexdigest(), "known": self._known}
         try:
             self._write([as_json(told).encode("utf-8", "replace")])
         except (StoreError, OSError) as error:
             log.warning("an answer could not be added to the trace: %s", error)
-
-    def next_step(self, run_id: str) -> int:
-        """Return the number of a run's next step; those that an earlier writer has traced count."""
-        if self._size < 0:
-            self._begin()
-        self._step = self._step + 1 if run_id == self._run_id else 1
-        self._run_id = run_id
-        return self._step
-
-    # -- lines -------------------------------------------------------------------------------------------------
-
-    def _find_base(self, body: Body) -> tuple[str | None, int]:
-        """Return which request ``body`` continues and how many messages are the same, and take it as the last one."""
-        base, same = self._id or None, 0
-        if self._last:  # an earlier writer's: all of it, or none
-            base, count = str(self._last["id"]), self._last["count"]
-            chain = hashlib.sha256(b"".join(body.messages[:count])).hexdigest()
-            if count <= body.count and chain == self._last["chain"]:
-                same = count
-        elif body.messages is self._messages:
-            same = self._count
-        else:
-            while same < min(self._count, body.count) and body.messages[same] == self._messages[same]:
-                same += 1
-        if same != self._count:  # what was said is not only extended
-            self._chain, self._count = hashlib.sha256(), 0
-        self._chain.update(b"".join(body.messages[self._count : body.count]))
-        self._messages, self._count, self._last = body.messages, body.count, {}
-        return (base, same) if same else (None, 0)
 
     # -- the file ----------------------------------------------------------------------------------------------
 

@@ -263,7 +263,7 @@ BREAKS_OF_LIFECYCLES = [
     _of(
         "State Diagram: IDLE to ACTIVE by a message",
         _CONTEXTS,
-        "kernel.bus.on(RunStarted, self._run_moved)",
+        "kernel.bus.on(RunStarted, lambda started: self._touch(started.branch), of=kernel.named)",
         "kernel.bus.on(RunStarted, lambda started: None)",
     ),
     _of(

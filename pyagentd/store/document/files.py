@@ -98,7 +98,7 @@ def format_document(doc: Document, before: DocumentFile | None = None, kept: int
     state = known.hash.copy()
     state.update(new)
     opens = known.opens or doc.body.find(OPENING, max(0, characters - len(OPENING))) >= 0
-    sound = known.sound and _is_utf8(new)
+    sound = known.sound and (new.isascii() or _is_utf8(new))
     same = before is not None and (doc.spans, doc.settings) == (before.document.spans, before.document.settings)
     if before is not None and same and known.bounds is not None and not opens:
         bounds, end = known.bounds, before.data[before.length :]
@@ -132,8 +132,6 @@ def _encode(text: str) -> bytes:
 
 
 def _is_utf8(data: bytes) -> bool:
-    if data.isascii():
-        return True
     try:
         data.decode("utf-8")
     except UnicodeDecodeError:
@@ -170,6 +168,7 @@ class DocumentCache:
     def __init__(self) -> None:
         self.parsed = 0
         self._held: OrderedDict[Path, CachedDocument] = OrderedDict()
+        self._size = 0  # bytes of their files
         self._lock = threading.Lock()
 
     def read(self, path: Path) -> CachedDocument:
@@ -208,16 +207,18 @@ class DocumentCache:
         """Forget all documents."""
         with self._lock:
             self._held.clear()
+            self._size = 0
 
     def remember(self, path: Path, found: CachedDocument) -> None:
         """Cache the document in the file at ``path``."""
         with self._lock:
-            self._held.pop(path, None)
+            if (old := self._held.pop(path, None)) is not None:
+                self._size -= len(old.formatted.data)
             if found.formatted.faithful:
                 self._held[path] = found
-            size = sum(len(held.formatted.data) for held in self._held.values())
-            while self._held and (len(self._held) > KEPT or size > KEPT_BYTES):
-                size -= len(self._held.popitem(last=False)[1].formatted.data)
+                self._size += len(found.formatted.data)
+            while self._held and (len(self._held) > KEPT or self._size > KEPT_BYTES):
+                self._size -= len(self._held.popitem(last=False)[1].formatted.data)
 
 
 document_cache = DocumentCache()
