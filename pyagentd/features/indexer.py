@@ -29,7 +29,7 @@ FIRST_SWEEP_S = 2.0  # after the start, which has priority
 FRESH_S = 3.0  # a search accepts a sweep of this age
 FRESH_FACTOR = 20  # ... or of so many times the duration of a sweep
 PAUSE_S = 0.2  # until a changed branch is indexed, with later changes; a search does not wait for it
-REST = 40  # pause after indexing a branch, in multiples of the time that took; a search does not wait for it
+REST = 20  # pause after indexing a branch, in multiples of the time that took; a search does not wait for it
 PATIENCE_S = 2.0  # a search waits so long for the index
 _ELSEWHERE = "elsewhere"
 
