@@ -1082,7 +1082,7 @@ class Run:
         self._move(RunPhase.TOOL, tools=[describe_call(call) for call in calls])
         made = await self._calling.complete(calls, results, stand_ins)
         self._securing = self._recorder.commit()
-        self._log.flush()
+        asyncio.get_running_loop().call_soon(self._log.flush)  # while the next request is on its way
         self._view.append(Message(role="user", parts=made))
         self._move(RunPhase.TRET)
         return self._call_model
