@@ -558,9 +558,7 @@ class LiveBranch:
         self.publish(Event("roles", self.key, 0, (facts,)))
 
     def _status_extras(self) -> dict[str, Any]:
-        conversation = self.conversation
-        named = names_for_turn(conversation).agent if conversation.naming else ""
-        name = named or opened_with(conversation)
+        name = names_for_turn(self.conversation).agent or opened_with(self.conversation)
         return ({"agent": name} if name else {}) | ({"paused": True} if self.paused and self.queue.waiting else {})
 
     def _show_row(self, row: Row, inserts: list[Insert]) -> None:

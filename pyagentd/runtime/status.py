@@ -117,11 +117,11 @@ class SessionStatus:
 
     def publish_facts(self) -> None:
         """Publish the facts after one of them, or of ``extra``, changed."""
-        self._move(self.state, self._facts)
+        self._publish(Event("status", self._key, 0, (self.facts,)))
 
     def _move(self, state: Session, facts: dict[str, Any]) -> None:
         self.state, self._facts = state, facts
-        self._publish(Event("status", self._key, 0, (self.facts,)))
+        self.publish_facts()
 
 
 # How a run ended.

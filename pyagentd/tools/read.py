@@ -93,10 +93,6 @@ def _read(
 
 
 def _show_lines(path: ResolvedPath, lines: Iterable[str], offset: int, limit: int | None, seen: EditorView) -> Output:
-    if isinstance(lines, list) and lines and offset == 1 and limit is None:  # usually a small file is shown whole
-        whole = "\n".join([f"{number:6}\t{line}" for number, line in enumerate(lines, 1)])
-        if len(whole) < SHOWN_BYTES // 4:  # a character has at most four bytes
-            return Output(text="\n".join([*_buffer_notes(seen), whole]))
     shown: list[str] = []
     room, number, more = SHOWN_BYTES, 0, False
     for number, line in enumerate(lines, 1):

@@ -98,7 +98,7 @@ def format_document(doc: Document, before: DocumentFile | None = None, kept: int
     state = known.hash.copy()
     state.update(new)
     opens = known.opens or doc.body.find(OPENING, max(0, characters - len(OPENING))) >= 0
-    sound = known.sound and (new.isascii() or _is_utf8(new))
+    sound = known.sound and _is_utf8(new)
     same = before is not None and (doc.spans, doc.settings) == (before.document.spans, before.document.settings)
     if before is not None and same and known.bounds is not None and not opens:
         bounds, end = known.bounds, before.data[before.length :]
@@ -132,6 +132,8 @@ def _encode(text: str) -> bytes:
 
 
 def _is_utf8(data: bytes) -> bool:
+    if data.isascii():
+        return True
     try:
         data.decode("utf-8")
     except UnicodeDecodeError:
