@@ -406,7 +406,8 @@ class RunHooks:
             name = " ".join(hook.command)[:80]
             self._note(event, name, word)
             yield name, word
-        for client in emacs.with_hook(event, self.branch) if (emacs := self._hooks.emacs) is not None else ():
+        emacs = self._hooks.emacs
+        for client in () if emacs is None else emacs.with_hook(event, self.branch):
             word = await self._hooks.ask(client, {**common, **facts})
             name = f"function of {getattr(client, 'name', 'Emacs')}"
             self._note(event, name, word)
@@ -414,9 +415,10 @@ class RunHooks:
 
     def is_any(self, event: str) -> bool:
         """Return whether there may be a hook for an event."""
+        emacs = self._hooks.emacs
         return (
             event in map(attrgetter("event"), self._hooks.kernel.config.hooks)
-            or ((emacs := self._hooks.emacs) is not None and bool(emacs.with_hook(event, self.branch)))
+            or (emacs is not None and bool(emacs.with_hook(event, self.branch)))
             or os.path.isdir(f"{self.root}/.pyagentd")  # noqa: PTH112 - twice for each call of a tool
         )
 

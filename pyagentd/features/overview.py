@@ -161,7 +161,7 @@ class Overview(Feature):
         self.watchers: set[Sink] = set()
         kernel.bus.on(BranchChanged, self._note_live, while_any=self.watchers)
         kernel.bus.on(RunEnded, self._note_live, while_any=self.watchers)
-        kernel.bus.on(BranchWritten, self._written)
+        kernel.bus.on(BranchWritten, self._written, while_any=self.watchers)
         kernel.bus.on(ClientGone, lambda gone: self.watchers.discard(gone.client))
         self._changed: dict[str, LiveBranch | BranchRef] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -184,8 +184,6 @@ class Overview(Feature):
             self._timer.cancel()
 
     def _note(self, key: str, branch: LiveBranch | BranchRef) -> None:
-        if not self.watchers:
-            return
         self._changed[key] = branch
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(PAUSE_S, self._tell)

@@ -95,6 +95,8 @@ E = TypeVar("E")
 
 
 class _Handler(NamedTuple):
+    """A handler, and the conditions under which it is called; see ``Bus.on``."""
+
     call: Callable[[Any], object]
     of: Container[str] | None
     while_any: Collection[object] | None
@@ -116,7 +118,7 @@ class Bus:
     ) -> None:
         """Register ``handler`` for events of a kind.
 
-        With ``of``, it gets those of the branches whose keys are in it; with ``while_any``, those while it has items.
+        With ``of``, only for branches whose keys are in it; with ``while_any``, only while that has items.
         """
         self._handlers[kind].append(_Handler(handler, of, while_any))
 

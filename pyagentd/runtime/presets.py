@@ -70,8 +70,7 @@ class NamedAgentOverlay:
     """
 
     def __init__(self, root: Path, profiles: Mapping[str, Profile]) -> None:
-        self._root = root.resolve()
-        self._below = f"{self._root}/"
+        self._below = f"{root.resolve()}/"  # how keys of their branches begin
         self._profiles = profiles
         self._known: dict[Path, tuple[_Signature, AgentFile, Mapping[str, Any]]] = {}
 
