@@ -347,11 +347,11 @@ _Subject = tuple[str, str, str, bool]
 """Branch, kind, and of an agent its id and whether it has ended: its end never stands for its beginning."""
 
 
-_branch = lru_cache(maxsize=256)(encode)  # the name of a branch
+_encoded_branch = lru_cache(maxsize=256)(encode)
 
 
 @lru_cache(maxsize=64)
-def _role(role: InsertRole) -> bytes:
+def _encoded_role(role: InsertRole) -> bytes:
     """Return the role of an insert, with the parenthesis that closes its event."""
     return b" " + encode(to_symbols(role)) + b")"
 
@@ -466,7 +466,7 @@ class Outbox:
                 if entry.args is not None:
                     entry.rest, entry.args = b" " + encode(entry.args)[1:], None
                 text = b"" if entry.text is None else b" " + encode(entry.text)
-                head = b"(%b %b %d" % (entry.kind.encode(), _branch(entry.branch), entry.seq)
+                head = b"(%b %b %d" % (entry.kind.encode(), _encoded_branch(entry.branch), entry.seq)
                 encoded = head + text + entry.rest
             except (Unencodable, TypeError):
                 _log.exception("An event of kind %s cannot be sent", entry.kind)
@@ -517,7 +517,9 @@ class Outbox:
                 self._merge(last, piece, seq, complete)
             else:
                 size = _OVERHEAD + sys.getsizeof(piece)
-                self._enqueue(_Entry("insert", branch, seq if complete else 0, seq, _role(role), size, piece, role))
+                self._enqueue(
+                    _Entry("insert", branch, seq if complete else 0, seq, _encoded_role(role), size, piece, role)
+                )
 
     def _reopen_row(self, branch: str, seq: int) -> None:
         """Take the row's number from its last entry, which another one of the same row now follows."""
